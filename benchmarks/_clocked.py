@@ -12,9 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.cluster.messages import Command, Reply, commands, exchange, packed, pair, sent
-from kpg.runtime.cluster.threads import Message, Table, Threads
-from kpg.runtime.operators.worker_group import Met, Parcel, Peers, Phase
+from kpg.runtime.cluster.messages import (
+    Command,
+    Reply,
+    commands_by_member,
+    connection_pair,
+    encode_command,
+    encode_message,
+    exchange,
+)
+from kpg.runtime.cluster.threads import Message, MessageTable, ThreadMembers
+from kpg.runtime.operators.worker_group import BarrierResult, Parcel, Peers, Phase
 
 MEETINGS = 2000
 
@@ -76,14 +84,14 @@ class Baton(threading.Semaphore):
         super().release(n)
 
 
-class Clocked(Table):
+class Clocked(MessageTable):
     """Where members meet: a ``Table`` with a clock."""
 
     def __init__(self, count: int) -> None:
         super().__init__(count, 0)
         self.ledger = Ledger([[] for _ in range(count)], [], [])
         self.batons = [Baton(self, index) for index in range(count)]
-        self.done = Baton(self, None)
+        self.round_done = Baton(self, None)
         self._working: tuple[int, float] | None = None
         self._sizes: NDArray[np.float64] = np.zeros((count, count))
 
@@ -98,7 +106,7 @@ class Clocked(Table):
             self._working = None
             self.ledger.supersteps[index].append(time.thread_time() - start)
 
-    def lay(self, meeting: int, index: int, message: Message) -> list[Message]:
+    def exchange(self, barrier: int, index: int, message: Message) -> list[Message]:
         """See ``Table``."""
         for peer, (parcels, delta) in enumerate(
             zip(message[0], message[1] or [None] * self.count, strict=True)
@@ -108,7 +116,7 @@ class Clocked(Table):
             self._sizes[index, peer] = 0 if peer == index else size
         if index == self.count - 1:
             self.ledger.handed.append(float(max(self._sizes.sum(0).max(), self._sizes.sum(1).max())))
-        return super().lay(meeting, index, message)
+        return super().exchange(barrier, index, message)
 
 
 class Aside:
@@ -124,10 +132,10 @@ class Aside:
         self._index = index
         self._common = common
 
-    def swap(self, parcels: list[list[Parcel]], phase: Phase | None, loops: list[int]) -> Met:
+    def swap(self, parcels: list[list[Parcel]], phase: Phase | None, loops: list[int]) -> BarrierResult:
         """See ``company.Peers``."""
         self._table.end()
-        met = self._peers.swap(parcels, phase, loops)
+        met = self._peers.exchange_parcels(parcels, phase, loops)
         if self._common:
             self._table.begin(self._index)
         return met
@@ -137,30 +145,34 @@ class Aside:
         self._peers.fail()
 
 
-class Crew(Threads):
+class Crew(ThreadMembers):
     """Members that run one at a time, with what each of them has taken."""
 
-    def __init__(self, count: int, *, common: bool) -> None:
+    def __init__(self, count: int, *, has_shared_memory: bool) -> None:
         table = Clocked(count)
-        super().__init__(count, common=common, table=table)
+        super().__init__(count, has_shared_memory=has_shared_memory, table=table)
         self.ledger = table.ledger
         for index, member in enumerate(self.members):
-            member.sharing.peers = Aside(member.sharing.peers, table, index, common=common)
+            member.worker_group.peers = Aside(
+                member.worker_group.peers, table, index, common=has_shared_memory
+            )
 
     def call(self, command: Command, poll: Callable[[], None]) -> tuple[list[Reply], BaseException | None]:
         """See ``messages.Crew``."""
         start = time.thread_time()
-        every = commands(command, self.count)
-        self.ledger.told.append(sum(len(piece) for one in every for piece in sent(one)) / self.count)
+        every = commands_by_member(command, self.count)
+        self.ledger.told.append(
+            sum(len(piece) for one in every for piece in encode_command(one)) / self.count
+        )
         self.ledger.here += time.thread_time() - start
         return super().call(command, poll)
 
-    def tell(self, command: Command) -> None:
+    def send(self, command: Command) -> None:
         """See ``messages.Crew``."""
         self.ledger.told.append(0.0)
         for member, taken in zip(self.members, self.ledger.supersteps, strict=True):
             start = time.thread_time()
-            member.obey(command)
+            member.execute_one_way(command)
             taken.append(time.thread_time() - start)
             self.ledger.here += taken[-1]
 
@@ -183,10 +195,10 @@ def projected(
 
 def message_seconds() -> float:
     """What a process takes to send a message that has nothing to hand over, and to take one."""
-    one, other = pair()
+    one, other = connection_pair()
     start = time.process_time()
     for _ in range(MEETINGS):
-        exchange([(one, packed(([], None, None, [])))], [])
+        exchange([(one, encode_message(([], None, None, [])))], [])
         exchange([], [other])
     seconds = (time.process_time() - start) / MEETINGS
     one.close()

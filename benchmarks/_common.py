@@ -12,7 +12,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from kpg.tpch.report import describe, geometric_mean, machine, quantile, versions
+from kpg.tpch.report import describe_machine, geometric_mean, machine_info, package_versions, quantile
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 
@@ -88,7 +88,7 @@ def report(title: str, measurements: Sequence[Measurement], path: Path | None = 
     """Print the measurements with machine, versions and mean ratios; write the raw figures to ``path``."""
     console = Console()
     console = console if console.is_terminal else Console(width=110)
-    console.print(f"{title}\n{describe()}", highlight=False, soft_wrap=True)
+    console.print(f"{title}\n{describe_machine()}", highlight=False, soft_wrap=True)
     names = list(dict.fromkeys(name for one in measurements for name in one.references))
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("measured", "median", "least", "most", "unit"):
@@ -137,7 +137,7 @@ def _document(title: str, measurements: Sequence[Measurement]) -> dict[str, Any]
         }
         for one in measurements
     ]
-    return {"title": title, "machine": machine(), "versions": versions(), "measurements": rows}
+    return {"title": title, "machine": machine_info(), "versions": package_versions(), "measurements": rows}
 
 
 def _figure(value: float | None) -> str:

@@ -13,7 +13,7 @@ from _stream import arrived
 from _tpch import Encoded, install, worker_of
 
 from kpg import graph
-from kpg.tpch.job import apply
+from kpg.tpch.job import apply_batch
 from kpg.tpch.refresh import RefreshStream
 
 Step = Callable[[], object]
@@ -39,7 +39,7 @@ COMPONENTS = (
 
 def with_data(db: Any, data: Encoded) -> None:
     """Have a database the tables of the data, empty, and its strings, so that their codes are words of it."""
-    db._engine.executor.dictionary.restore(*data.dictionary.parts(np.arange(len(data.dictionary))))
+    db._engine.executor.dictionary.append_strings(*data.dictionary.parts(np.arange(len(data.dictionary))))
     for table, schema in data.schemas.items():
         db._engine.tables.create(table, schema)
 
@@ -75,7 +75,7 @@ def refresh(data: Encoded, path: Path, queries: Sequence[int], db: Any) -> Itera
     refreshes = RefreshStream(path, seed=7, orders=orders)
     for _ in range(5):
         batch = refreshes.next_batch()
-        yield lambda batch=batch: apply(db, batch)  # type: ignore[misc]
+        yield lambda batch=batch: apply_batch(db, batch)  # type: ignore[misc]
 
 
 def recursion(edges: Edges, view: str, db: Any) -> Iterator[Step]:

@@ -48,8 +48,8 @@ def worker_of(database: kpg.Database) -> Worker:
 
 def rows_of(probe: kpg.Probe) -> int:
     """The number of distinct rows of a probed collection that an operator holds as a set."""
-    assert probe.installed is not None
-    return probe.installed.output.size()
+    assert probe.installation is not None
+    return probe.installation.output.size()
 
 
 def resident() -> int:
@@ -89,9 +89,9 @@ def profiled(work: Callable[[], object], database: kpg.Database) -> None:
 def _timed_flush(loop: Loop) -> None:
     """``Loop.flush`` that notes the seconds of the operators inside."""
     clock = time.perf_counter
-    for round_ in loop.within.rounds_of(loop.step):
+    for round_ in loop.body_scope.iterate_rounds(loop.step):
         while (operator := round_.next()) is not None:
-            loop.touched[operator] = None
+            loop.touched_operators[operator] = None
             start = clock()
             operator.flush()
             operator.counters.seconds += clock() - start

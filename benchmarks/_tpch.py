@@ -14,12 +14,12 @@ from rich.console import Console
 
 import kpg
 from kpg import Database
-from kpg.runtime.convert.arrow import encode
+from kpg.runtime.convert.arrow import encode_table
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.types import Schema
 from kpg.runtime.worker.worker import Worker
 from kpg.tpch.data import QUERIES, TABLES, create_statements, data_folder, query_text, table_path
-from kpg.tpch.job import prepare
+from kpg.tpch.job import prepare_data
 
 Words = NDArray[np.int64]
 
@@ -44,7 +44,7 @@ def numbers(text: str) -> tuple[int, ...]:
 def folder(options: argparse.Namespace) -> Path:
     """The folder of the data that the options ask for, generated if need be."""
     found = data_folder(options.scale, options.data)
-    prepare(options.scale, found, Console(stderr=True))
+    prepare_data(options.scale, found, Console(stderr=True))
     return found
 
 
@@ -82,7 +82,7 @@ class Encoded:
         dictionary = Dictionary()
         schemas = {table: schema_of(table) for table in tables}
         words = {
-            table: encode(pq.read_table(table_path(path, table)), schema, dictionary)
+            table: encode_table(pq.read_table(table_path(path, table)), schema, dictionary)
             for table, schema in schemas.items()
         }
         return Encoded(dictionary, schemas, words)

@@ -20,7 +20,7 @@ from _tpch import install
 
 import kpg
 from kpg.tpch.data import QUERIES, TABLES, create_statements, data_folder, table_path
-from kpg.tpch.job import apply
+from kpg.tpch.job import apply_batch
 from kpg.tpch.refresh import RefreshStream
 
 
@@ -53,7 +53,7 @@ def make(folder: Path, scale: float) -> None:
     stream = RefreshStream(data, seed=1)
     for _ in range(3):
         before = size(folder)
-        apply(db, stream.next_batch())
+        apply_batch(db, stream.next_batch())
         with timed("CHECKPOINT after a refresh"):
             db.sql("checkpoint")
         print(f"{'':32} {size(folder) - before:10,.0f} MB more of {size(folder):,.0f}")
@@ -61,7 +61,7 @@ def make(folder: Path, scale: float) -> None:
     # The first small commits after a definition are seen apart: a chain of all operators is made of one.
     print(f"first commits: {', '.join(f'{one:.1f}' for one in commits(db, 12))} ms")
     for _ in range(5):
-        apply(db, stream.next_batch())
+        apply_batch(db, stream.next_batch())
         meanwhile(db)
     with timed("close"):
         db.close()
@@ -79,10 +79,10 @@ def commits(db: Any, count: int) -> list[float]:
 
 def meanwhile(db: Any) -> None:
     """Commits of one row while a child of the process writes a checkpoint."""
-    checkpoints, waits = db._engine.keeper.checkpoints, list[float]()
+    checkpoints, waits = db._engine.write_ahead_log.checkpoints, list[float]()
     with timed("begin a checkpoint, fork included"):
-        checkpoints.begin(aside=True)
-    while checkpoints._background.busy:
+        checkpoints.begin(in_background=True)
+    while checkpoints._background.is_busy:
         waits += commits(db, 1)
     waits.sort()
     print(

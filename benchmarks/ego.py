@@ -17,10 +17,10 @@ import kpg
 from benchmarks._bars import draw
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.ego.construction import Construction, build
-from kpg.runtime.ego.decisions import flowing
-from kpg.runtime.ego.families import calibrated, family_of
-from kpg.runtime.ego.overlay import WRITER, grouped
-from kpg.runtime.ego.overlay_engine import Change, Engine
+from kpg.runtime.ego.decisions import propagate_frequencies
+from kpg.runtime.ego.families import make_family, measure_costs
+from kpg.runtime.ego.overlay import WRITER, group_edges
+from kpg.runtime.ego.overlay_engine import Change, OverlayEngine
 from kpg.runtime.plan import EgoCall, EgoFamily
 from kpg.runtime.types import BIGINT, INTEGER, array
 
@@ -138,7 +138,7 @@ def builds(nodes: int, edges: int, only: str | None, graphs: list[str]) -> None:
         for construction in Construction:
             if construction is Construction.NONE or (only and construction.value not in only.split(",")):
                 continue
-            lists = grouped(readers, writers, nodes)
+            lists = group_edges(readers, writers, nodes)
             before = forget_peak()
             overlay, report = build(construction, nodes, nodes, lists)
             more = peak() - before
@@ -199,7 +199,7 @@ def prepared(
     return batches, served
 
 
-def served(engine: Engine, batches: list[tuple[Change, np.ndarray]]) -> float:
+def served(engine: OverlayEngine, batches: list[tuple[Change, np.ndarray]]) -> float:
     """Seconds of processor time that an engine takes for batches: many between two looks at the clock."""
     begun = time.process_time()
     for change, readers in batches:
@@ -212,7 +212,12 @@ def served(engine: Engine, batches: list[tuple[Change, np.ndarray]]) -> float:
 
 
 def throughput(
-    engines: list[Engine], nodes: int, ratio: float, seconds: float, held: np.ndarray, batch: int = BATCH
+    engines: list[OverlayEngine],
+    nodes: int,
+    ratio: float,
+    seconds: float,
+    held: np.ndarray,
+    batch: int = BATCH,
 ) -> list[float]:
     """Writes and reads a second of processor time of each engine: all serve the same batches, by turns."""
     random = np.random.default_rng(7)
@@ -226,17 +231,17 @@ def throughput(
 
 def loaded(
     family: str, ways: list[tuple[str, str]], pairs: np.ndarray, nodes: int
-) -> tuple[list[Engine], np.ndarray]:
+) -> tuple[list[OverlayEngine], np.ndarray]:
     """Engines of constructions and modes with the graph and one write of each node, and these writes."""
     kind, call, few = FAMILIES[family]
     values = np.random.default_rng(3).zipf(1.5, nodes) % 1000
     alone = np.stack((np.unique(pairs[0]), np.full(np.unique(pairs[0]).shape[0], nodes)))
     engines = []
     for construction, mode in ways:
-        partial = family_of(kind, (call,), few, Dictionary())
-        costs = calibrated(kind, answers=few > 0)
+        partial = make_family(kind, (call,), few, Dictionary())
+        costs = measure_costs(kind, builds_arrays=few > 0)
         given, made = (alone, "none") if construction == "nobody" else (pairs, construction)
-        engines.append(Engine(partial, Construction(made), mode, costs))
+        engines.append(OverlayEngine(partial, Construction(made), mode, costs))
         writes = np.stack((np.arange(nodes + 1), np.append(values, 1)))
         engines[-1].apply(
             Change(given, np.ones(given.shape[1], np.int64), writes, np.ones(nodes + 1, np.int64))
@@ -244,7 +249,7 @@ def loaded(
     return engines, values
 
 
-def visited(engine: Engine, nodes: int, ratio: float) -> float:
+def visited(engine: OverlayEngine, nodes: int, ratio: float) -> float:
     """Edges that a write or a read goes over, on average, by the traffic's law and the engine's labels."""
     overlay, share = engine.overlay, ratio / (1 + ratio)
     law = np.zeros(nodes + 1)
@@ -252,18 +257,18 @@ def visited(engine: Engine, nodes: int, ratio: float) -> float:
     law /= law.sum()
     push, pull = np.zeros(overlay.room), np.zeros(overlay.room)
     for ids, often, part in ((engine._writers, push, share), (engine._readers, pull, 1 - share)):
-        words, places = ids.every()
+        words, places = ids.items()
         often[places] = part * law[words]
-    often = flowing(overlay, overlay.order(), push, pull)
+    often = propagate_frequencies(overlay, overlay.topological_order(), push, pull)
     others = overlay.kinds != WRITER
     down = often.push[others & (overlay.pushed == 1)].sum()
     return float(down + (often.pull * overlay.inputs.size)[others & (overlay.pushed == 0)].sum())
 
 
-def learn(engines: list[Engine], nodes: int, ratio: float, held: np.ndarray) -> None:
+def learn(engines: list[OverlayEngine], nodes: int, ratio: float, held: np.ndarray) -> None:
     """Have overlays, labels and the nodes' numbers be those of the traffic, and not of what was before."""
     for engine in engines:
-        engine.overlay.arrivals[:] = engine.overlay.asked[:] = 0
+        engine.overlay.write_counts[:] = engine.overlay.read_counts[:] = 0
     throughput(engines, nodes, ratio, 0.3, held)
     for engine in engines:
         engine.rebuild()
@@ -331,7 +336,7 @@ def shift(nodes: int, edges: int, graphs: list[str], families: list[str]) -> Non
             (one, other), held = loaded(family, [("vnm_a", "auto")] * 2, pairs, nodes)
             for before, after in ((0.05, 20.0), (20.0, 0.05)):
                 learn([one, other], nodes, before, held)
-                other.overlay.arrivals[:] = other.overlay.asked[:] = 0
+                other.overlay.write_counts[:] = other.overlay.read_counts[:] = 0
                 for seed in range(4):  # not of what is served below: only the law is to be known
                     served(other, there_and_back(nodes, after, held, seed, TOGETHER))
                 other.rebuild()
@@ -347,15 +352,17 @@ def shift(nodes: int, edges: int, graphs: list[str], families: list[str]) -> Non
                 )
 
 
-def turned(one: Engine, other: Engine, batches: list[tuple[Change, np.ndarray]]) -> tuple[np.ndarray, int]:
+def turned(
+    one: OverlayEngine, other: OverlayEngine, batches: list[tuple[Change, np.ndarray]]
+) -> tuple[np.ndarray, int]:
     """Serve batches by turns for ten seconds of the first one's work: after how many seconds of it, what
     share of the other's rate it has; and how many labels it has changed."""
-    flips, worked, rates = one.flips, 0.0, []
+    flips, worked, rates = one.flip_count, 0.0, []
     while worked < 10:
         took, best = served(one, batches), served(other, batches)
         worked += took
         rates.append((worked, best / took))
-    return np.array(rates).T, one.flips - flips
+    return np.array(rates).T, one.flip_count - flips
 
 
 def api(nodes: int, edges: int, *, beside: bool) -> None:

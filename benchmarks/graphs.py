@@ -59,7 +59,9 @@ def single_thread(edges: Edges, nodes: int) -> Baseline:
     seconds["index-f"] = elapsed(lambda: kept.append(_hashed.index(src, nodes)))
     keys, firsts = kept.pop()
     answers = {}
-    seconds["reach"] = elapsed(lambda: kept.append((_hashed.reached(src, dst, keys, firsts, root, nodes),)))
+    seconds["reach"] = elapsed(
+        lambda: kept.append((_hashed.inner_terms(src, dst, keys, firsts, root, nodes),))
+    )
     (reached,) = kept.pop()
     answers["reach"] = by_node(reached, reached, nodes)
     seconds["sssp"] = elapsed(lambda: kept.append(_hashed.distances(src, dst, keys, firsts, root, nodes)))
@@ -101,8 +103,8 @@ def dataflow(
 
 def compare(name: str, found: kpg.Probe, expected: Words) -> None:
     """Exit unless a query found what the program did."""
-    assert found.installed is not None
-    rows, counts = found.installed.rows()
+    assert found.installation is not None
+    rows, counts = found.installation.rows()
     mine = by_node(rows[0], rows[-1], expected.shape[0])
     if (counts != 1).any() or (mine != expected).any():
         raise SystemExit(f"{name} differs at {int((mine != expected).sum()):,} nodes")

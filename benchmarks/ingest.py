@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from kpg.runtime.convert.arrow import arrow_type, encode
+from kpg.runtime.convert.arrow import arrow_type, encode_table
 from kpg.runtime.convert.python_values import encode_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.tables.table import Table
@@ -61,7 +61,9 @@ def table_figures(name: str, words: Words, batch: int) -> None:
         f"insert, keys {name}", [seconds(lambda b=b: table.insert(b)) for b in batches(words, batch)], batch
     )
     table.drain()
-    print(f"{'index what arrived in order':34}{1e9 * seconds(table.index) / words.shape[1]:10.1f} ns a row")
+    print(
+        f"{'index what arrived in order':34}{1e9 * seconds(table.build_index) / words.shape[1]:10.1f} ns a row"
+    )
     chosen = list(batches(words, batch))[2:12]
     report(f"find, keys {name}", [seconds(lambda b=b: table.find(b[:2])) for b in chosen], batch)
     report(f"match, keys {name}", [seconds(lambda b=b: table.match(b)) for b in chosen], batch)
@@ -88,10 +90,12 @@ def encode_figures(rows: int) -> None:
         ),
     ]
     dictionary = Dictionary()
-    encode(pa.table({"x": pa.array(["x"])}), Schema((ColumnDef("x", TEXT),)), dictionary)
+    encode_table(pa.table({"x": pa.array(["x"])}), Schema((ColumnDef("x", TEXT),)), dictionary)
     for name, type_, array in columns:
         data, schema = pa.table({"x": array}), Schema((ColumnDef("x", type_),))
-        report(f"encode {name}", [seconds(lambda d=data, s=schema: encode(d, s, dictionary))], len(array))
+        report(
+            f"encode {name}", [seconds(lambda d=data, s=schema: encode_table(d, s, dictionary))], len(array)
+        )
     row = (5, 6, 17.25, None)
     encode_rows([row], ORDER_LINE, dictionary)
     samples = [seconds(lambda: encode_rows([row], ORDER_LINE, dictionary)) for _ in range(1000)]
@@ -114,7 +118,7 @@ def spark_figures(path: str) -> None:
     start = time.perf_counter()
     reading = 0.0
     for chunk in load_tables([Source("lineitem", path, schema)]):
-        reading += seconds(lambda c=chunk.rows: table.insert(encode(c, schema, table.dictionary)))
+        reading += seconds(lambda c=chunk.rows: table.insert(encode_table(c, schema, table.dictionary)))
     total = time.perf_counter() - start
     print(f"Spark load of {table.rows} rows: {total:.1f} s, of which {reading:.2f} s encode and insert")
 

@@ -43,9 +43,9 @@ _copies = count()
 class Unshared(kpg.Collection):
     """A collection that whoever looks it up indexes for himself."""
 
-    def _indexed(self, key: Sequence[str], *, inline: bool = False) -> Index:
+    def _index_by(self, key: Sequence[str], *, inline: bool = False) -> Index:
         mark = -1 - next(_copies)  # no node is negative, so all pass, but no two conditions are equal
-        return self.filter(lambda row: row[0] != mark)._indexed(key, inline=inline)
+        return self.filter(lambda row: row[0] != mark)._index_by(key, inline=inline)
 
 
 class System:

@@ -11,33 +11,33 @@ from typing import Final
 
 import numpy as np
 
-from kpg.runtime.cluster.messages import Line, exchange, packed, pair
-from kpg.runtime.cluster.transfer import Card, Door, visit
+from kpg.runtime.cluster.messages import Connection, connection_pair, encode_message, exchange
+from kpg.runtime.cluster.transfer import Hello, Listener, connect
 
 HERE: Final = "127.0.0.1"
 MEETINGS: Final = 2000
 
 
-def over_tcp() -> tuple[Line, Line]:
+def over_tcp() -> tuple[Connection, Connection]:
     """Two ends that know each other by a secret."""
     secret = secrets.token_bytes(32)
-    with Door(HERE, secret) as door:
-        one = visit((HERE, door.port), secret, Card(b"p", 0, 0, 0))
-        come = door.wait(10)
+    with Listener(HERE, secret) as door:
+        one = connect((HERE, door.port), secret, Hello(b"p", 0, 0, 0))
+        come = door.accept(10)
         assert come is not None
-        return Line(one.detach()), Line(come[1].detach())
+        return Connection(one.detach()), Connection(come[1].detach())
 
 
-def other(end: Line, rounds: int) -> None:
+def other(end: Connection, rounds: int) -> None:
     """Take what is sent, and meet."""
     for _ in range(rounds):
         exchange([], [end])
-    exchange([(end, packed("done"))], [])
+    exchange([(end, encode_message("done"))], [])
     for _ in range(MEETINGS):
-        exchange([(end, packed(([], None, None, [])))], [end])
+        exchange([(end, encode_message(([], None, None, [])))], [end])
 
 
-def measure(name: str, ends: tuple[Line, Line], words: int, rounds: int) -> None:
+def measure(name: str, ends: tuple[Connection, Connection], words: int, rounds: int) -> None:
     """Print what one way brings."""
     here, there = ends
     child = os.fork()
@@ -47,12 +47,12 @@ def measure(name: str, ends: tuple[Line, Line], words: int, rounds: int) -> None
     columns = np.arange(8 * words, dtype=np.int64).reshape(8, words)
     start = time.perf_counter()
     for _ in range(rounds):
-        exchange([(here, packed((0, columns)))], [])
+        exchange([(here, encode_message((0, columns)))], [])
     exchange([], [here])
     seconds = time.perf_counter() - start
     begin = time.perf_counter()
     for _ in range(MEETINGS):
-        exchange([(here, packed(([], None, None, [])))], [here])
+        exchange([(here, encode_message(([], None, None, [])))], [here])
     each = (time.perf_counter() - begin) / MEETINGS
     os.waitpid(child, 0)
     print(f"{name:8} {rounds * columns.nbytes / seconds / 1e9:5.2f} GB/s, a meeting {1e6 * each:.0f} us")
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
     measure("TCP", over_tcp(), options.rows, options.rounds)
-    measure("machine", pair(), options.rows, options.rounds)
+    measure("machine", connection_pair(), options.rows, options.rounds)
 
 
 if __name__ == "__main__":

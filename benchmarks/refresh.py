@@ -21,7 +21,7 @@ from _tpch import Encoded, add_arguments, folder, install
 
 from kpg import Database
 from kpg.tpch.data import TABLES, query_text
-from kpg.tpch.job import apply
+from kpg.tpch.job import apply_batch
 from kpg.tpch.oracle import Oracle
 from kpg.tpch.refresh import Batch, RefreshStream
 from kpg.tpch.report import quantile
@@ -60,7 +60,7 @@ def together(
     commits: list[float] = []
     steps: dict[int, list[float]] = {number: [] for number in options.queries}
     for batch in refreshes:
-        commits.append(timed(partial(apply, database, batch)))
+        commits.append(timed(partial(apply_batch, database, batch)))
         for number, seconds in steps.items():
             seconds.append(database.view(f"q{number}").stats.last_step_seconds)
     views = [
@@ -75,7 +75,7 @@ def alone(data: Encoded, refreshes: Sequence[Batch], number: int, rerun: float) 
     """The transaction with one view installed."""
     database: Database = data.database()
     install(database, number)
-    commits = [timed(partial(apply, database, batch)) for batch in refreshes]
+    commits = [timed(partial(apply_batch, database, batch)) for batch in refreshes]
     gc.collect()
     return Measurement(f"commit q{number}", "s", tuple(commits[1:]), {"DuckDB": rerun})
 

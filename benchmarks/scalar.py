@@ -131,7 +131,7 @@ def measure_text(dictionary: Dictionary) -> None:
 def main() -> None:
     """Prints the table."""
     data = lineitem(ROWS)
-    table = RowGroups.over(data)
+    table = RowGroups.from_columns(data)
     context = SimpleNamespace(dictionary=Dictionary(), store=lambda name: table)
     measure_compiled(context, data)
     measure_text(context.dictionary)

@@ -21,7 +21,7 @@ from _tpch import Encoded, add_arguments, folder, install, worker_of
 
 from kpg import Database
 from kpg.tpch.data import TABLES
-from kpg.tpch.job import apply
+from kpg.tpch.job import apply_batch
 from kpg.tpch.refresh import RefreshStream
 
 
@@ -65,7 +65,7 @@ def run(task: Task) -> Engine:
     again = [reinstall(database, number, task.runs) for number in task.queries] if task.again else []
     tables = sum(table.bytes for table in worker_of(database).tables.values())
     state = state_bytes(database)
-    refreshes = [timed(partial(apply, database, batch)) for batch in batches]
+    refreshes = [timed(partial(apply_batch, database, batch)) for batch in batches]
     return Engine(installs, again, added, tables, state, memory, refreshes[1:])
 
 

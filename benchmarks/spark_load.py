@@ -17,7 +17,7 @@ from _common import Measurement, arguments, report
 from _tpch import add_arguments, folder
 
 from kpg import connect
-from kpg.runtime.spark.session import Work, own_session
+from kpg.runtime.spark.session import SessionWork, own_session
 from kpg.tpch.data import TABLES, create_statements, table_path
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -52,7 +52,7 @@ def load(data: Path) -> dict[str, float]:
         db.sql(statement)
     paths = {table: str(table_path(data, table)) for table in TABLES}
     start = time.perf_counter()
-    with own_session(Work.READING) as own:
+    with own_session(SessionWork.READING) as own:
         own.get()
         own.wait_for_readers()
         up, before = time.perf_counter(), processor_seconds()

@@ -125,7 +125,7 @@ def main() -> None:
     session.SETTINGS["spark.master"] = f"local[{slots}]"
     session.SETTINGS["spark.driver.memory"] = "1g"
     runs: list[tuple[str, dict[str, float]]] = []
-    with session.own_session(session.Work.READING) as mine:
+    with session.own_session(session.SessionWork.READING) as mine:
         spark = mine.get()
         mine.wait_for_readers()
         for _ in range(options.runs if options.durable else 0):

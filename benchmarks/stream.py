@@ -24,7 +24,7 @@ from _tpch import Encoded, add_arguments, folder, tables_of, worker_of
 from kpg import Database
 from kpg.runtime.trace.updates import Updates
 from kpg.tpch.data import data_folder, query_text
-from kpg.tpch.oracle import Oracle, Order, difference, without_limit
+from kpg.tpch.oracle import Oracle, Order, find_difference, remove_limit
 
 K_PG = (
     *(9_341_713, 4_388_761, 11_049_606, 9_046_854, 5_802_513, 33_090_863, 7_551_628, 4_949_412),
@@ -41,7 +41,7 @@ HISTORY_PHYSICAL = (1, 10, 1_000, 100_000)
 
 def measure(number: int, whole: Encoded, options: argparse.Namespace) -> Measurement:
     """Tuples a second of one query, with its profile if that is asked for."""
-    data = whole.used_by(number, all_columns=options.all_columns, keys=not options.no_keys)
+    data = whole.reads_of(number, all_columns=options.all_columns, keys=not options.no_keys)
     stream = list(epochs(data, options.logical))
     tuples = sum(words.shape[1] for words in data.words.values())
     times: list[Elapsed] = []
@@ -73,7 +73,7 @@ def check(database: Database, number: int, options: argparse.Namespace) -> None:
     with Oracle(data_folder(options.scale, options.data)) as oracle:
         expected, _ = oracle.query(text)
         found = database.view(f"q{number}").arrow()
-        wrong = difference(found, expected, Order.of(text), lambda: oracle.query(without_limit(text))[0])
+        wrong = find_difference(found, expected, Order.of(text), lambda: oracle.query(remove_limit(text))[0])
     if wrong is not None:
         sys.exit(f"q{number} differs from DuckDB: {wrong}")
 
@@ -90,7 +90,7 @@ def history(number: int, data: Encoded, options: argparse.Namespace, physical: i
 
 def compare_histories(number: int, whole: Encoded, options: argparse.Namespace) -> None:
     """Exit with a message unless the view's history is the same for every size of the physical batch."""
-    data = whole.used_by(number, all_columns=options.all_columns, keys=not options.no_keys)
+    data = whole.reads_of(number, all_columns=options.all_columns, keys=not options.no_keys)
     first = history(number, data, options, HISTORY_PHYSICAL[0])
     for physical in HISTORY_PHYSICAL[1:]:
         other = history(number, data, options, physical)

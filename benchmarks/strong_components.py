@@ -42,8 +42,8 @@ def run(edges: Edges, updates: int, *, profile: bool = False) -> tuple[Elapsed, 
             profiled(install, database)
             return Elapsed(0.0, 0.0), []
         seconds = elapsed(install)
-        assert found[0].installed is not None
-        rows, counts = found[0].installed.rows()
+        assert found[0].installation is not None
+        rows, counts = found[0].installation.rows()
         if rows.shape[1] != expected or (counts != 1).any():
             raise SystemExit(f"{rows.shape[1]:,} edges are left in components, not {expected:,}")
         latencies = []

@@ -1,7 +1,8 @@
 """EXPLAIN: a compiled query at any stage, as stable text or as a tree of JSON values.
 
 The tree uses Postgres' names for the parts of a plan. A plan is a graph: a node with several readers appears
-in full at the first and as ``Shared``, by name, at the others. For several workers, EXPLAIN also shows the
+in full at the first and as ``SharedScan``, by name, at the others. For several workers, EXPLAIN also shows
+the
 placement of rows, the exchanges and what they send.
 """
 
@@ -12,15 +13,15 @@ from kpg.compiler.algebra.text import rel_text
 from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.passes import Step
 from kpg.compiler.physical.cardinality import Statistics
-from kpg.compiler.physical.placement import Distributed, Placed, Placement, Tables
+from kpg.compiler.physical.placement import PlacedPlan, Placement, TableDistribution, Tables
 from kpg.compiler.physical.placement_rules import place
-from kpg.compiler.pipeline import compile_bound
-from kpg.compiler.sql.frontend import Bound, lower_query
+from kpg.compiler.pipeline import compile_query
+from kpg.compiler.sql.frontend import LoweredQuery, lower_query
 from kpg.compiler.sql.parse.generic_plans import PARAMETER
 from kpg.compiler.sql.parse.statements import Select
 from kpg.runtime import plan
 from kpg.runtime.errors import InterfaceError
-from kpg.runtime.functions.registry import guard_of, is_dear
+from kpg.runtime.functions.registry import guard_of, is_expensive
 from kpg.runtime.plan import AnyNode, HalfJoin, Mfp, Plan, Ref, user
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Fetch, Scalar, sql_text
@@ -29,34 +30,37 @@ STAGES: Final = ("ast", "logical", "magic", "steps", "optimized", "physical")
 
 
 def explain_steps(steps: tuple[Step, ...]) -> str:
-    """The plan after each pass that changed it."""
+    """Return the relation after each pass that changed it, as text."""
     if not steps:
         return "no pass changes the plan\n"
     return "".join(f"after {step.name}:\n{rel_text(step.rel)}" for step in steps)
 
 
-def explain_plan(query: Plan, catalog: Catalog, placed: "Placed | None" = None, *, costs: bool = True) -> str:
-    """Every node with its inputs, what it computes, what a change of its inputs ``costs``, and what it keeps.
+def explain_plan(
+    query: Plan, catalog: Catalog, placed_plan: "PlacedPlan | None" = None, *, costs: bool = True
+) -> str:
+    """Return a plan as text: each node with its inputs, its expressions and its state.
 
-    Of a ``placed`` plan also where rows are among many workers.
+    ``costs`` adds the cost of a change of the inputs. A ``placed_plan`` adds where rows are among the
+    workers.
     """
-    lines = printer_of(query, catalog, placed, costs=costs).lines()
+    lines = make_printer(query, catalog, placed_plan, costs=costs).lines()
     return "".join(f"{line}\n" for line in [*lines, f"output %{query.output}"])
 
 
-def printer_of(
-    query: Plan, catalog: Catalog, placed: "Placed | None" = None, *, costs: bool = True
+def make_printer(
+    query: Plan, catalog: Catalog, placed_plan: "PlacedPlan | None" = None, *, costs: bool = True
 ) -> "Printer":
-    """What writes a plan's nodes; see :func:`explain_plan`."""
+    """Return the printer of a plan's nodes; see :func:`explain_plan`."""
     printer = Printer(query, catalog)
     printer.costs = costs
-    if placed is not None:
-        printer.places, printer.bodies = placed.placements, placed.bodies
+    if placed_plan is not None:
+        printer.placements, printer.bodies = placed_plan.placements, placed_plan.bodies
     return printer
 
 
 def cost(node: plan.AnyNode) -> str:
-    """What a change costs the node."""
+    """Return the cost of processing a change of the node's inputs."""
     match node:
         case plan.HalfJoin() | plan.DeltaJoin():
             return "O(change x fan-out)"
@@ -92,8 +96,11 @@ def cost(node: plan.AnyNode) -> str:
             assert_never(node)
 
 
-def table_key(query: Plan, ref: Ref) -> tuple[str, tuple[int, ...]] | None:
-    """The table and key columns if a node arranges a whole base table: such nodes are shared."""
+def arranged_table(query: Plan, ref: Ref) -> tuple[str, tuple[int, ...]] | None:
+    """Return the table and the key columns of an arrangement of a whole base table; None for other nodes.
+
+    Such arrangements are shared between queries.
+    """
     node = query.nodes[ref]
     if not isinstance(node, plan.Arrange):
         return None
@@ -106,15 +113,15 @@ def table_key(query: Plan, ref: Ref) -> tuple[str, tuple[int, ...]] | None:
     if below.mfp.predicates:
         return None
     if not below.mfp.outputs:
-        return None  # only how many rows there are is asked for
+        return None  # only the number of rows is read
     *keys, rowid = below.mfp.outputs
     stored = [key.column for key in keys if isinstance(key, Fetch) and isinstance(key.rowid, Column)]
-    whole = isinstance(rowid, Column) and len(stored) == len(keys)
-    return (source.table, tuple(stored)) if whole else None
+    is_whole = isinstance(rowid, Column) and len(stored) == len(keys)
+    return (source.table, tuple(stored)) if is_whole else None
 
 
 class Printer:
-    """Writes the nodes of one plan; scalars name the columns of base tables as the catalog does.
+    """Printer of the nodes of one plan. Expressions name columns of base tables as the catalog does.
 
     In a loop's body, ``%4.1`` is node 1 of the body of node 4.
     """
@@ -124,56 +131,59 @@ class Printer:
         self.catalog = catalog
         self.prefix = prefix
         self.outer = outer
-        self.places: Sequence[Placement] = ()
+        self.placements: Sequence[Placement] = ()
         self.bodies: Mapping[Ref, Sequence[Placement]] = {}
         self.costs = True
-        self.around: Printer | None = None
-        """What writes the nodes around a loop's body."""
+        self.enclosing: Printer | None = None
+        """Printer of the nodes around a loop's body."""
 
     def lines(self) -> list[str]:
-        """All lines of all nodes."""
-        return [line for ref in range(len(self.query.nodes)) for line in self._node(ref)]
+        """Return the lines of all nodes."""
+        return [line for ref in range(len(self.query.nodes)) for line in self._node_lines(ref)]
 
-    def _chain(self, end: Ref) -> Iterator[str]:
-        """The nodes of a path, one line each."""
+    def _path_lines(self, end: Ref) -> Iterator[str]:
+        """Yield the nodes of a delta join's path, one line each."""
         path = plan.path_of(self.query.nodes, end)
         first, *rest = map(self.name, path.refs)
         yield f"    {first} Delta {self.name(path.delta.input)}: {self._mfp(path.delta.mfp)}"
         for name, half in zip(rest, path.half_joins, strict=True):
             yield f"      {name} {self._half_join(half)}"
 
-    def _node(self, ref: Ref) -> Iterator[str]:
+    def _node_lines(self, ref: Ref) -> Iterator[str]:
         node = self.query.nodes[ref]
         if isinstance(node, plan.Delta | plan.HalfJoin):
             return  # shown with the join
-        kept = plan.kept(node)
-        keeps = "" if kept is plan.Kept.NOTHING else f", keeps {kept.value}"
-        where = f", {self.places[ref]}" if self.places else ""
-        costs = f"  -- {self.cost(ref)}{keeps}{where}" if self.costs else ""
+        state = plan.state_kind(node)
+        state_text = "" if state is plan.StateKind.NOTHING else f", keeps {state.value}"
+        where = f", {self.placements[ref]}" if self.placements else ""
+        costs = f"  -- {self.cost(ref)}{state_text}{where}" if self.costs else ""
         yield f"{self.name(ref)} {self._headline(ref)}{costs}"
         if isinstance(node, plan.Loop):
-            yield from (f"  {line}" for line in self.body(ref, node).lines())
+            yield from (f"  {line}" for line in self.body_printer(ref, node).lines())
             yield f"  results {', '.join(f'{self.name(ref)}.{result}' for result in node.results)}"
         if isinstance(node, plan.Linear | plan.RangeJoin):
             yield f"    {self._mfp(node.mfp)}"
         if isinstance(node, plan.DeltaJoin):
             for end in node.paths:
-                yield from self._chain(end)
+                yield from self._path_lines(end)
 
-    def body(self, ref: Ref, loop: plan.Loop) -> "Printer":
-        """What writes the nodes of a loop's body."""
+    def body_printer(self, ref: Ref, loop: plan.Loop) -> "Printer":
+        """Return the printer of a loop's body."""
         body = Printer(Plan(loop.body, 0), self.catalog, f"{self.name(ref)}.", self.prefix)
-        body.places = self.bodies.get(ref, ())
-        body.costs, body.around = self.costs, self
+        body.placements = self.bodies.get(ref, ())
+        body.costs, body.enclosing = self.costs, self
         return body
 
     def cost(self, ref: Ref) -> str:
-        """As :func:`cost`; dear columns of the output are computed when it is read."""
+        """Return the cost of a change, see :func:`cost`.
+
+        Expensive columns of the plan's output are computed only when rows are read.
+        """
         node = self.query.nodes[ref]
         if self.prefix != "%" or ref != self.query.output or not isinstance(node, plan.Linear):
             return cost(node)
         scalars = (*node.mfp.predicates, *node.mfp.outputs)
-        guard = guard_of(node.mfp.predicates, node.mfp.outputs) if any(map(is_dear, scalars)) else None
+        guard = guard_of(node.mfp.predicates, node.mfp.outputs) if any(map(is_expensive, scalars)) else None
         if guard is None:
             return cost(node)
         return "O(change) to tell errors, computed when rows are read" if any(guard) else "when rows are read"
@@ -183,7 +193,7 @@ class Printer:
         return " ".join((name, *map(self.name, self._inputs(ref)))) + self.detail(ref)
 
     def detail(self, ref: Ref) -> str:
-        """What a node is besides its kind and its inputs, from the blank or the comma on."""
+        """Return the text after a node's kind and inputs, with its leading blank or comma."""
         node = self.query.nodes[ref]
         match node:
             case plan.Source(table=relation) | plan.Import(view=relation):
@@ -193,20 +203,22 @@ class Printer:
             case plan.Constant(rows=rows):
                 return f" of {len(rows)} rows"
             case plan.Arrange(key=key):
-                return f" by {key}{self._shared(ref)}"
+                return f" by {key}{self._sharing_note(ref)}"
             case plan.RangeJoin(key=key, comparison=comparison):
                 return f" on left.#{key} {comparison} right.#{key}"
-            case plan.Expand(calls=calls, ordinality=numbered, outer=outer):
-                made = ", ".join(f"{call.function}({_columns(call.arguments)})" for call in calls)
-                return f" {made}{' numbered' if numbered else ''}{' or NULLs' if outer else ''}"
+            case plan.Expand(calls=calls, ordinality=ordinality, outer=outer):
+                call_list = ", ".join(f"{call.function}({_columns(call.arguments)})" for call in calls)
+                return f" {call_list}{' numbered' if ordinality else ''}{' or NULLs' if outer else ''}"
             case plan.Reduce() | plan.BasicReduce() | plan.Fold() | plan.TopK() | plan.Single():
-                return f" by {_of_groups(node)}"
-            case plan.Ego(calls=aggregated, construction=built, mode=mode, continuous=some):
-                shown = ", ".join(f"{call.function}({_columns(call.arguments)})" for call in aggregated)
-                told = "" if some is None else f", readers of %{some} pushed"
-                return f": {shown}; overlay by {built}, {mode}{told}"
+                return f" by {_group_text(node)}"
+            case plan.Ego(calls=aggregated, construction=construction, mode=mode, continuous=continuous):
+                aggregate_list = ", ".join(
+                    f"{call.function}({_columns(call.arguments)})" for call in aggregated
+                )
+                pushed_readers = "" if continuous is None else f", readers of %{continuous} pushed"
+                return f": {aggregate_list}; overlay by {construction}, {mode}{pushed_readers}"
             case plan.Window(partition=partition, calls=calls):
-                return f" by {partition}: {', '.join(map(_call, calls))}"
+                return f" by {partition}: {', '.join(map(_call_text, calls))}"
             case plan.Enter(input=source):
                 return f" {self.outer}{source}"
             case plan.Variable(index=number):
@@ -216,7 +228,7 @@ class Printer:
             case plan.Loop(limit=int(limit), error_at_limit=error):
                 return f", {'error' if error else 'end'} after {limit} rounds"
             case plan.Exchange():
-                return f" {sent(node)}"
+                return f" {exchange_text(node)}"
             case plan.Loop() | plan.Linear() | plan.Concat() | plan.Negate():
                 return ""
             case plan.HalfJoin(key=columns):
@@ -231,7 +243,7 @@ class Printer:
                 assert_never(node)
 
     def name(self, ref: Ref) -> str:
-        """How a node is called."""
+        """Return the name of a node in the text."""
         return f"{self.prefix}{ref}"
 
     def _inputs(self, ref: Ref) -> tuple[Ref, ...]:
@@ -240,11 +252,11 @@ class Printer:
             return tuple(path.delta.input for path in plan.paths_of(self.query.nodes, node))
         return plan.inputs(node)
 
-    def _shared(self, ref: Ref) -> str:
-        found = table_key(self.query, ref)
-        if found is None:
+    def _sharing_note(self, ref: Ref) -> str:
+        arranged = arranged_table(self.query, ref)
+        if arranged is None:
             return ""
-        table, key = found
+        table, key = arranged
         return f", shared {table}({', '.join(self._column(table, column) for column in key)})"
 
     def _half_join(self, half: HalfJoin) -> str:
@@ -255,18 +267,18 @@ class Printer:
         return f"{outputs} where {self.condition(mfp)}" if mfp.predicates else outputs
 
     def condition(self, mfp: Mfp) -> str:
-        """What has to hold of the rows that are let through; empty if all are."""
-        return " and ".join(map(self._test, mfp.predicates))
+        """Return the condition on the rows that pass; empty if all pass."""
+        return " and ".join(map(self._conjunct_text, mfp.predicates))
 
-    def _test(self, predicate: Scalar) -> str:
+    def _conjunct_text(self, predicate: Scalar) -> str:
         text = self.scalar(predicate)
         return f"({text})" if " AND " in text or " OR " in text else text
 
     def scalar(self, scalar: Scalar) -> str:
-        """An expression, with the names that the catalog has for columns of tables."""
-        return sql_text(scalar, fetched=self._fetched)
+        """Return an expression as SQL text, with the catalog's names of table columns."""
+        return sql_text(scalar, fetch_name=self._fetch_text)
 
-    def _fetched(self, fetch: Fetch) -> str:
+    def _fetch_text(self, fetch: Fetch) -> str:
         if fetch.table == PARAMETER:
             return f"${fetch.column}"
         return f"{self.scalar(fetch.rowid)}.{self._column(fetch.table, fetch.column)}"
@@ -276,14 +288,14 @@ class Printer:
         return f"#{column}" if entry is None else entry.schema.names[column]
 
 
-def _call(call: plan.WindowCall) -> str:
-    """A call of a window with its frame, if that is not the usual one."""
+def _call_text(call: plan.WindowCall) -> str:
+    """Return a window call with its frame, if that is not the default frame."""
     frame = "" if call.frame == plan.Frame() else f" {plan.frame_text(call.frame)}"
     return f"{plan.shown_call(call, sql_text)}{frame}"
 
 
-def _of_groups(node: plan.Reduce | plan.BasicReduce | plan.Fold | plan.TopK | plan.Single) -> str:
-    """The width of the group key, and what is computed of a group."""
+def _group_text(node: plan.Reduce | plan.BasicReduce | plan.Fold | plan.TopK | plan.Single) -> str:
+    """Return the width of the group key and the aggregates or the limit."""
     match node:
         case plan.Reduce(key=key, aggregates=aggregates):
             return f"{key}: {', '.join(f'{call.function}({_argument(call)})' for call in aggregates)}"
@@ -298,23 +310,23 @@ def _of_groups(node: plan.Reduce | plan.BasicReduce | plan.Fold | plan.TopK | pl
             assert_never(node)
 
 
-def sent(node: plan.Exchange) -> str:
-    """Who gets an exchange's rows, and whether they are sent."""
+def exchange_text(node: plan.Exchange) -> str:
+    """Return which workers receive an exchange's rows, and whether anything is sent."""
     match node.route:
         case plan.Route.OWNER:
-            whose = f"#{node.by}" if node.fetched is None else f"#{node.by}.#{node.fetched[1]}"
-            to = f"to owners of {whose}"
+            owner_column = f"#{node.by}" if node.fetched is None else f"#{node.by}.#{node.fetched[1]}"
+            target = f"to owners of {owner_column}"
         case plan.Route.EVERYWHERE:
-            to = "to all"
+            target = "to all"
         case plan.Route.PIECES:
-            to = "in pieces"
+            target = "in pieces"
         case plan.Route.FIRST:
-            to = "to worker 0"
+            target = "to worker 0"
         case _:
             assert_never(node.route)
     if node.held:
-        return f"{to}, held by all: nothing is sent"
-    return f"{to}, added up first" if node.combine is not None else to
+        return f"{target}, held by all: nothing is sent"
+    return f"{target}, added up first" if node.combine is not None else target
 
 
 def _argument(call: plan.Aggregate) -> str:
@@ -327,162 +339,172 @@ def _columns(columns: tuple[int, ...]) -> str:
 
 Tree = dict[str, Any]
 RELATIONSHIPS: Final = ("Outer", "Inner")
-"""What Postgres calls the first and the second input of a node; any other is a member."""
+"""Postgres' "Parent Relationship" of the first and second input of a node; others are "Member"."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What EXPLAIN shows: the nodes of a plan, or, without a ``printer``, another stage as its lines.
+class ExplainOutput:
+    """Output of EXPLAIN: the nodes of a plan or, without a ``printer``, the lines of another stage.
 
-    ``change``: what is done with the rows, as Postgres has it of a ModifyTable, for INSERT and its like.
+    ``modify_table``: the operation and target table of an INSERT, UPDATE or DELETE, as in Postgres'
+    ModifyTable.
     """
 
     printer: Printer | None = None
     output: Ref = 0
-    before: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
+    header: tuple[str, ...] = ()
+    footer: tuple[str, ...] = ()
     stage: str = "physical"
-    change: tuple[tuple[str, str], ...] = ()
-    parts: "tuple[tuple[str, Shown], ...]" = ()
-    """The queries of a WITH that changes tables."""
+    modify_table: tuple[tuple[str, str], ...] = ()
+    common_queries: "tuple[tuple[str, ExplainOutput], ...]" = ()
+    """The queries of a WITH clause that changes tables, by name."""
 
     def text(self) -> str:
-        """As lines."""
-        lines = [line for name, part in self.parts for line in (f"CTE {name}", part.text())]
-        lines += self.before
-        if self.change:
-            (_, operation), (_, relation) = self.change
+        """Return the output as text."""
+        lines = [line for name, part in self.common_queries for line in (f"CTE {name}", part.text())]
+        lines += self.header
+        if self.modify_table:
+            (_, operation), (_, relation) = self.modify_table
             lines.append(f"{operation.upper()} {relation} of the rows of")
         if self.printer is not None:
             lines += [*self.printer.lines(), f"output {self.printer.name(self.output)}"]
-        return "\n".join((*lines, *self.after))
+        return "\n".join((*lines, *self.footer))
 
     def tree(self) -> Tree:
-        """As an object of JSON."""
+        """Return the output as a JSON object."""
         if self.printer is None:
-            return {"Stage": self.stage, "Text": "\n".join((*self.before, *self.after))}
-        root = plan_tree(self.printer, self.output, "Outer" if self.change else "")
-        if self.change:
-            root = {"Node Type": "ModifyTable", **dict(self.change), "Plans": [root]}
+            return {"Stage": self.stage, "Text": "\n".join((*self.header, *self.footer))}
+        root = plan_tree(self.printer, self.output, "Outer" if self.modify_table else "")
+        if self.modify_table:
+            root = {"Node Type": "ModifyTable", **dict(self.modify_table), "Plans": [root]}
         root.setdefault("Plans", []).extend(
             {**part.tree()["Plan"], "Parent Relationship": "InitPlan", "Subplan Name": f"CTE {name}"}
-            for name, part in self.parts
-        ) if self.parts else None
-        notes = [*self.before, *self.after]
+            for name, part in self.common_queries
+        ) if self.common_queries else None
+        notes = [*self.header, *self.footer]
         return {"Plan": root, **({"Notes": notes} if notes else {})}
 
 
 def plan_tree(printer: Printer, output: Ref, relationship: str = "") -> Tree:
-    """The node whose rows are the plan's, with those that it reads below it."""
-    return _Tree().of(printer, output, relationship)
+    """Return the JSON tree of a plan, rooted at its output."""
+    return _TreeBuilder().node_tree(printer, output, relationship)
 
 
-class _Tree:
-    """What has been shown in full."""
+class _TreeBuilder:
+    """Builder of a JSON tree; a node with several readers appears in full once."""
 
     def __init__(self) -> None:
-        self._shown: set[str] = set()
+        self._printed_names: set[str] = set()
 
-    def of(self, printer: Printer, ref: Ref, relationship: str) -> Tree:
-        """A node and what is below it."""
+    def node_tree(self, printer: Printer, ref: Ref, relationship: str) -> Tree:
+        """Return a node with its inputs."""
         node, name = printer.query.nodes[ref], printer.name(ref)
         tree: Tree = {"Node Type": type(node).__name__, "Node": name}
         if relationship:
             tree["Parent Relationship"] = relationship
-        if name in self._shown:
+        if name in self._printed_names:
             return tree | {"Shared": True}
-        self._shown.add(name)
-        tree |= _facts(printer, ref)
-        below = self._below(printer, ref, node)
+        self._printed_names.add(name)
+        tree |= _node_properties(printer, ref)
+        below = self._input_trees(printer, ref, node)
         return tree | ({"Plans": below} if below else {})
 
-    def _below(self, printer: Printer, ref: Ref, node: plan.AnyNode) -> list[Tree]:
+    def _input_trees(self, printer: Printer, ref: Ref, node: plan.AnyNode) -> list[Tree]:
         if isinstance(node, plan.Loop):
-            body = printer.body(ref, node)
-            return [self.of(body, result, "Member") for result in dict.fromkeys(node.results)]
+            body = printer.body_printer(ref, node)
+            return [self.node_tree(body, result, "Member") for result in dict.fromkeys(node.results)]
         if isinstance(node, plan.Enter):
-            assert printer.around is not None
-            return [self.of(printer.around, node.input, RELATIONSHIPS[0])]
+            assert printer.enclosing is not None
+            return [self.node_tree(printer.enclosing, node.input, RELATIONSHIPS[0])]
         read = node.paths if isinstance(node, plan.DeltaJoin) else plan.inputs(node)
         if isinstance(node, plan.DeltaJoin):
-            return [self.of(printer, end, "Member") for end in dict.fromkeys(read)]
+            return [self.node_tree(printer, end, "Member") for end in dict.fromkeys(read)]
         names = (*RELATIONSHIPS, *("Member",) * len(read))
-        return [self.of(printer, one, name) for one, name in zip(read, names, strict=False)]
+        return [
+            self.node_tree(printer, input_ref, name) for input_ref, name in zip(read, names, strict=False)
+        ]
 
 
-def _facts(printer: Printer, ref: Ref) -> Tree:
-    """What a node is, computes and costs."""
+def _node_properties(printer: Printer, ref: Ref) -> Tree:
+    """Return the JSON properties of a node: detail, output, filter, cost, state and placement."""
     node = printer.query.nodes[ref]
     facts: Tree = {}
-    relation = _relation(printer, ref)
+    relation = _relation_name(printer, ref)
     if relation:
         facts["Relation Name"] = relation
     detail = printer.detail(ref).lstrip(" ,:")
     if detail and detail != relation and not isinstance(node, plan.Enter):
         facts["Detail"] = detail
-    mfp = _mfp(node)
+    mfp = _node_mfp(node)
     if mfp is not None:
-        facts["Output"] = [printer.scalar(one) for one in mfp.outputs]
+        facts["Output"] = [printer.scalar(scalar) for scalar in mfp.outputs]
         if mfp.predicates:
             facts["Filter"] = printer.condition(mfp)
     if printer.costs:
         facts["Change Cost"] = printer.cost(ref)
-        kept = plan.kept(node)
-        if kept is not plan.Kept.NOTHING:
-            facts["Keeps"] = kept.value
-        if printer.places:
-            facts["Place"] = str(printer.places[ref])
+        state = plan.state_kind(node)
+        if state is not plan.StateKind.NOTHING:
+            facts["Keeps"] = state.value
+        if printer.placements:
+            facts["Place"] = str(printer.placements[ref])
     return facts
 
 
-def _relation(printer: Printer, ref: Ref) -> str:
-    """The relation that a node reads or arranges."""
+def _relation_name(printer: Printer, ref: Ref) -> str:
+    """Return the name of the relation that a node reads or arranges; empty for other nodes."""
     node = printer.query.nodes[ref]
     if isinstance(node, plan.Source | plan.Import):
         return node.table if isinstance(node, plan.Source) else node.view
-    found = table_key(printer.query, ref)
+    found = arranged_table(printer.query, ref)
     return "" if found is None else found[0]
 
 
-def _mfp(node: plan.AnyNode) -> Mfp | None:
-    """What a node makes of its rows."""
+def _node_mfp(node: plan.AnyNode) -> Mfp | None:
+    """Return the map, filter and project step of a node; None without one."""
     return node.mfp if isinstance(node, plan.Linear | plan.RangeJoin | plan.Delta | HalfJoin) else None
 
 
-MOST_COLUMNS = 32
-"""The columns of a table that are tried."""
+MAX_CANDIDATE_COLUMNS = 32
+"""How many columns of a table are tried as distribution columns."""
 
 
 @dataclass(frozen=True, slots=True)
-class Otherwise:
-    """Tables of which one is distributed by another column, or, with None, replicated."""
+class AlternativeTables:
+    """Placement of tables with one exception.
+
+    ``table`` is distributed by ``column``, or replicated if that is None.
+    """
 
     tables: Tables
     table: str
     column: int | None
 
-    def home(self, table: str) -> int | None:
-        """See ``placement.Tables``."""
-        return self.column if table == self.table else self.tables.home(table)
+    def partition_column(self, table: str) -> int | None:
+        """Return the column that distributes a table; see ``placement.Tables``."""
+        return self.column if table == self.table else self.tables.partition_column(table)
 
-    def owner(self, table: str) -> int | None:
-        """See ``placement.Tables``."""
-        now = self.tables.owner(table)
+    def owner_column(self, table: str) -> int | None:
+        """Return the column whose owner has a row; see ``placement.Tables``."""
+        now = self.tables.owner_column(table)
         return now if now is None or table != self.table or self.column is None else self.column
 
-    def view(self, name: str) -> Placement:
-        """See ``placement.Tables``."""
-        return self.tables.view(name)
+    def view_placement(self, name: str) -> Placement:
+        """Return the placement of a view; see ``placement.Tables``."""
+        return self.tables.view_placement(name)
 
 
-def explain_placed(query: Plan, catalog: Catalog, tables: Tables) -> tuple[Placed, tuple[str, ...]]:
-    """The plan with its exchanges; what changes of inputs send, and what a table placed otherwise saves."""
-    placed = place(query, tables)
-    return placed, (*_sent_for_changes(placed), *_savings(query, placed, catalog, tables))
+def explain_placement(query: Plan, catalog: Catalog, tables: Tables) -> tuple[PlacedPlan, tuple[str, ...]]:
+    """Return the plan with its exchanges, and notes.
+
+    The notes say what a change of each input sends, and which placement of a table would save
+    exchanges.
+    """
+    placed_plan = place(query, tables)
+    return placed_plan, (*_change_traffic(placed_plan), *_savings(query, placed_plan, catalog, tables))
 
 
 def exchanges(nodes: Sequence[AnyNode], prefix: str = "%") -> Iterator[tuple[str, plan.Exchange]]:
-    """The exchanges that send something, those of loops' bodies too, by their names in EXPLAIN."""
+    """Yield the exchanges that send something, with their names in EXPLAIN; those of loop bodies included."""
     for ref, node in enumerate(nodes):
         if isinstance(node, plan.Exchange) and not node.held:
             yield f"{prefix}{ref}", node
@@ -490,24 +512,28 @@ def exchanges(nodes: Sequence[AnyNode], prefix: str = "%") -> Iterator[tuple[str
             yield from exchanges(node.body, f"{prefix}{ref}.")
 
 
-def _sent_for_changes(placed: Placed) -> Iterator[str]:
-    nodes = placed.plan.nodes
+def _change_traffic(placed_plan: PlacedPlan) -> Iterator[str]:
+    nodes = placed_plan.plan.nodes
     for start, node in enumerate(nodes):
         if not isinstance(node, plan.Source | plan.Import):
             continue
-        reached = _reached(nodes, start)
-        met = [f"at {name} {sent(one)}" for name, one in exchanges(nodes) if _top(name) in reached]
+        reachable = _reachable_nodes(nodes, start)
+        crossings = [
+            f"at {name} {exchange_text(exchange)}"
+            for name, exchange in exchanges(nodes)
+            if _outermost_ref(name) in reachable
+        ]
         name = node.table if isinstance(node, plan.Source) else node.view
-        yield f"sent for a change of {name}: {'; '.join(met) or 'nothing'}"
+        yield f"sent for a change of {name}: {'; '.join(crossings) or 'nothing'}"
 
 
-def _top(name: str) -> Ref:
-    """The node of the outermost list in which an exchange is."""
+def _outermost_ref(name: str) -> Ref:
+    """Return the top-level node that contains an exchange."""
     return int(name[1:].partition(".")[0])
 
 
-def _reached(nodes: Sequence[AnyNode], start: Ref) -> set[Ref]:
-    """What a change of a node goes through: of joins the paths on which it sets out."""
+def _reachable_nodes(nodes: Sequence[AnyNode], start: Ref) -> set[Ref]:
+    """Return the nodes that a change of a node reaches; of a delta join, only the paths that start there."""
     found = {start}
     for ref, node in enumerate(nodes):
         reads = (node.input,) if isinstance(node, plan.HalfJoin) else plan.inputs(node)
@@ -516,23 +542,23 @@ def _reached(nodes: Sequence[AnyNode], start: Ref) -> set[Ref]:
     return found
 
 
-def _savings(query: Plan, placed: Placed, catalog: Catalog, tables: Tables) -> Iterator[str]:
-    """For each table how it would be placed to save most exchanges, if that saves any."""
-    now = len(list(exchanges(placed.plan.nodes)))
+def _savings(query: Plan, placed_plan: PlacedPlan, catalog: Catalog, tables: Tables) -> Iterator[str]:
+    """Yield, for each table, the placement that saves most exchanges, if one saves any."""
+    current_count = len(list(exchanges(placed_plan.plan.nodes)))
     for table in dict.fromkeys(node.table for node in query.nodes if isinstance(node, plan.Source)):
         entry = catalog.find(table)
-        if entry is None or not now:
+        if entry is None or not current_count:
             continue
-        names = entry.schema.names[:MOST_COLUMNS]
-        ways = [(f"distributed by ({name})", column) for column, name in enumerate(names)]
+        names = entry.schema.names[:MAX_CANDIDATE_COLUMNS]
+        candidates = [(f"distributed by ({name})", column) for column, name in enumerate(names)]
         counts = [
-            len(list(exchanges(place(query, Otherwise(tables, table, column)).plan.nodes)))
+            len(list(exchanges(place(query, AlternativeTables(tables, table, column)).plan.nodes)))
             for column in (*range(len(names)), None)
         ]
         best = min(range(len(counts)), key=counts.__getitem__)
-        if counts[best] < now:
-            how = "replicated" if best == len(ways) else ways[best][0]
-            yield f"with {table} {how}: {counts[best]} exchange{'s' * (counts[best] != 1)} instead of {now}"
+        if counts[best] < current_count:
+            best_placement = "replicated" if best == len(candidates) else candidates[best][0]
+            yield f"with {table} {best_placement}: {counts[best]} exchange{'s' * (counts[best] != 1)} instead of {current_count}"
 
 
 def explain(
@@ -541,50 +567,51 @@ def explain(
     catalog: Catalog,
     statistics: Statistics | None = None,
     *,
-    kept: bool = False,
-    tables: Distributed | None = None,
+    is_view: bool = False,
+    tables: TableDistribution | None = None,
     costs: bool = True,
-) -> Shown:
-    """A query that is asked once, or a view's, at a stage, one of ``explain.STAGES``.
+) -> ExplainOutput:
+    """Return a query at one of the ``STAGES``.
 
-    With ``tables``, its plan is that of many workers.
+    ``is_view``: compile it as a view's query, else as a query that runs once. With ``tables`` the
+    plan is that of several workers. InterfaceError for an unknown stage.
     """
     if stage not in STAGES:
         raise InterfaceError(f'there is no stage "{stage}"', hint=f"the stages are {', '.join(STAGES)}")
     if stage == "ast":
-        return Shown(stage=stage, before=(repr(query.query),))
-    bound = lower_query(query, catalog, kept=kept)
+        return ExplainOutput(stage=stage, header=(repr(query.query),))
+    bound = lower_query(query, catalog, is_view=is_view)
     if stage != "physical":
-        return Shown(stage=stage, before=tuple(_stage(bound, stage, statistics).splitlines()))
-    compiled = compile_bound(bound, statistics)
-    notes = tuple(note.line().rstrip("\n") for note in compiled.restricted.notes)
-    return shown_plan(compiled.plan, catalog, tables=tables, notes=notes, costs=costs)
+        return ExplainOutput(stage=stage, header=tuple(_stage_text(bound, stage, statistics).splitlines()))
+    compiled = compile_query(bound, statistics)
+    notes = tuple(note.line().rstrip("\n") for note in compiled.restriction.notes)
+    return explain_physical_plan(compiled.plan, catalog, tables=tables, notes=notes, costs=costs)
 
 
-def shown_plan(
+def explain_physical_plan(
     plan: Plan,
     catalog: Catalog,
     *,
-    tables: Distributed | None = None,
+    tables: TableDistribution | None = None,
     notes: tuple[str, ...] = (),
     costs: bool = True,
-) -> Shown:
-    """A plan as EXPLAIN shows it, with what is to be noted of it."""
+) -> ExplainOutput:
+    """Return a plan as EXPLAIN output, followed by the notes."""
     if tables is None:
-        return Shown(printer_of(plan, catalog, costs=costs), plan.output, after=notes)
-    placed, lines = explain_placed(plan, catalog, tables.sizes(plan))
-    printer = printer_of(placed.plan, catalog, placed, costs=costs)
-    return Shown(printer, placed.plan.output, after=(*lines, *notes))
+        return ExplainOutput(make_printer(plan, catalog, costs=costs), plan.output, footer=notes)
+    placed_plan, lines = explain_placement(plan, catalog, tables.tables_of(plan))
+    printer = make_printer(placed_plan.plan, catalog, placed_plan, costs=costs)
+    return ExplainOutput(printer, placed_plan.plan.output, footer=(*lines, *notes))
 
 
-def _stage(bound: Bound, stage: str, statistics: Statistics | None) -> str:
-    """A bound query at a stage before its plan."""
+def _stage_text(bound: LoweredQuery, stage: str, statistics: Statistics | None) -> str:
+    """Return a query at a stage before the physical plan."""
     if stage == "logical":
         return rel_text(bound.rel)
-    compiled = compile_bound(bound, statistics)
+    compiled = compile_query(bound, statistics)
     match stage:
         case "magic":
-            return compiled.restricted.text()
+            return compiled.restriction.text()
         case "steps":
             return explain_steps(compiled.steps)
         case _:

@@ -8,73 +8,85 @@ from kpg.compiler.passes import PIPELINE, Pass, Step, run, without_rowids
 from kpg.compiler.passes.prune_columns import prune_columns
 from kpg.compiler.physical import plan_query
 from kpg.compiler.physical.cardinality import NoStatistics, Statistics
-from kpg.compiler.rules.demand.outcome import Restricted
-from kpg.compiler.sql.frontend import Bound
+from kpg.compiler.rules.demand.outcome import RestrictionResult
+from kpg.compiler.sql.frontend import LoweredQuery
 from kpg.runtime.plan import Plan
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal, Scalar
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
-    """A query at every stage; ``steps`` are the rewrites that changed it, with what they made of it.
+class CompiledQuery:
+    """Compiled query: the result of every stage.
 
-    ``restricted``: what became of its recursion, which is the first of them.
+    ``steps`` holds the rewrites that changed the relation, each with its result.
     """
 
-    bound: Bound
+    bound: LoweredQuery
     logical: Rel
-    restricted: Restricted
+    restriction: RestrictionResult
+    """Result of the magic-sets rewrite of recursion.
+
+    It is the first of ``steps`` if it changed the relation.
+    """
     optimized: Rel
     steps: tuple[Step, ...]
     plan: Plan
 
 
-def compile_bound(
-    bound: Bound,
+def compile_query(
+    query: LoweredQuery,
     statistics: Statistics | None = None,
     *,
     passes: Sequence[Pass] = PIPELINE,
-    restricting: bool = True,
-) -> Compiled:
-    """The plan of a bound query. ``passes=()`` plans it as it was bound.
+    restrict_recursion: bool = True,
+) -> CompiledQuery:
+    """Compile a lowered query to a plan.
 
-    ``restricting``: whether its recursion may be computed for just what the query asks of it.
+    With ``passes=()`` the relation is planned as it is. ``restrict_recursion``: apply magic sets to
+    recursion.
     """
-    known = statistics if statistics is not None else NoStatistics()
-    if known.early:
+    estimates = statistics if statistics is not None else NoStatistics()
+    if estimates.early_materialization:
         passes = without_rowids(passes)
-    restricted = _restricted(bound.rel, known) if restricting and passes else Restricted(bound.rel, ())
-    steps = run(restricted.rel, passes)
-    if restricted.rel is not bound.rel:
-        steps = (Step("restrict", restricted.rel), *steps)
-    optimized = steps[-1].rel if steps else bound.rel
-    return Compiled(bound, bound.rel, restricted, optimized, steps, plan_query(optimized, known))
+    restriction = (
+        _restrict_recursion(query.rel, estimates)
+        if restrict_recursion and passes
+        else RestrictionResult(query.rel, ())
+    )
+    steps = run(restriction.rel, passes)
+    if restriction.rel is not query.rel:
+        steps = (Step("restrict", restriction.rel), *steps)
+    optimized = steps[-1].rel if steps else query.rel
+    return CompiledQuery(query, query.rel, restriction, optimized, steps, plan_query(optimized, estimates))
 
 
-def reads_column(rel: Rel, table: str, place: int) -> bool:
-    """Whether the rows of a relation may depend on a column of a base table.
+def reads_column(rel: Rel, table: str, column: int) -> bool:
+    """Return whether the rows of a relation can depend on a column of a base table.
 
-    A literal takes the column's place: what is left of it when unread columns are pruned is read.
+    The column is replaced by a literal. The relation reads the column if the literal survives column
+    pruning.
     """
     mark: Scalar | None = None
 
-    def marked(node: Rel) -> Rel:
+    def replace_column(node: Rel) -> Rel:
         nonlocal mark
         if not isinstance(node, Get) or not node.is_table or node.name != table:
             return node
-        mark = Literal(f"column {place} of {table}", node.types[place])
+        mark = Literal(f"column {column} of {table}", node.types[column])
         width = len(node.types)
-        return Project(Map(node, (mark,)), (*range(place), width, *range(place + 1, width)))
+        return Project(Map(node, (mark,)), (*range(column), width, *range(column + 1, width)))
 
-    pruned = prune_columns(transform_up(rel, marked), spare=-1)  # of a table that is its rowid
+    pruned = prune_columns(
+        transform_up(rel, replace_column), fallback=-1
+    )  # keep the rowid of an unread table
     return mark is not None and any(mark in scalars(node) for node in walk(pruned))
 
 
-def _restricted(rel: Rel, statistics: Statistics) -> Restricted:
-    """The query with its recursion, if it has any, computed for what is asked of it."""
+def _restrict_recursion(rel: Rel, statistics: Statistics) -> RestrictionResult:
+    """Apply magic sets to the recursion of a relation, if it has any."""
     if not any(isinstance(node, LetRec) for node in walk(rel)):
-        return Restricted(rel, ())
+        return RestrictionResult(rel, ())
     # Only recursion needs the compiler of Datalog, which takes longer to load than all of SQL's.
     from kpg.compiler.rules.demand.restriction import restrict  # lazy: recursion, 80 ms
 

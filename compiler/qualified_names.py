@@ -14,63 +14,71 @@ T = TypeVar("T")
 DATABASE: Final = "kpg"
 """The name of every database."""
 USER: Final = "$user"
-USUAL_PATH: Final = (USER, "public")
-ONLY_PUBLIC: Final = ("public",)
+"""Element of a search path that stands for the schema with the session user's name."""
+DEFAULT_SEARCH_PATH: Final = (USER, "public")
+PUBLIC_SEARCH_PATH: Final = ("public",)
 
 
-class Resolved(str):
-    """A relation's whole name: of one in ``public`` without a schema, of any other with it and a dot."""
+class QualifiedName(str):
+    """Qualified name of a relation: ``schema.name``, or ``name`` alone in the schema ``public``."""
 
     __slots__ = ()
 
-    def lower(self) -> "Resolved":
-        """In lower case, as the catalog's keys are."""
-        return Resolved(str.lower(self))
+    def lower(self) -> "QualifiedName":
+        """Return the name in lower case, as a key of the catalog."""
+        return QualifiedName(str.lower(self))
 
 
-def resolve(record: T, *fields: str) -> T:
-    """Have names that a frozen record was given, in those of the fields that it has, be known as resolved.
+def mark_qualified(record: T, *fields: str) -> T:
+    """Convert the named string fields of a frozen record to QualifiedName; return the record.
 
-    For its ``__post_init__``, or for a record of the catalog that was read from a file.
+    Fields that the record lacks are skipped. For ``__post_init__`` and for catalog records read from a
+    file.
     """
     for field in fields:
         name = getattr(record, field, None)
         if type(name) is str:
-            object.__setattr__(record, field, Resolved(name))
+            object.__setattr__(record, field, QualifiedName(name))
     return record
 
 
-def beside(name: str, plain: str) -> Resolved:
-    """A name in the schema of another one."""
+def sibling_name(name: str, base_name: str) -> QualifiedName:
+    """Return the qualified name of ``base_name`` in the schema of ``name``."""
     schema = name.rpartition(".")[0]
-    return Resolved(f"{schema}.{plain}" if schema else plain)
+    return QualifiedName(f"{schema}.{base_name}" if schema else base_name)
 
 
-def untaken(name: str, is_taken: Callable[[str], bool]) -> Resolved:
-    """A name, or that with a number behind it, that is not taken."""
-    names = (Resolved(f"{name} ({number})" if number else name) for number in count())
+def unused_name(name: str, is_taken: Callable[[str], bool]) -> QualifiedName:
+    """Return the name, or the first of "name (1)", "name (2)", ... that is not taken."""
+    names = (QualifiedName(f"{name} ({number})" if number else name) for number in count())
     return next(free for free in names if not is_taken(free))
 
 
 def quote_name(name: str) -> str:
-    """A name as SQL reads it in double quotes."""
+    """Quote an identifier for SQL text."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def written(name: str) -> str:
-    """How a text of SQL names a relation of the catalog, whatever the search path is."""
+def quote_qualified_name(name: str) -> str:
+    """Return a catalog name as SQL text: schema and name in double quotes, for any search path."""
     schema, _, plain = name.rpartition(".")
     return ".".join(map(quote_name, (schema or "public", plain)))
 
 
-def path_of(setting: str) -> tuple[str, ...]:
-    """The schemas of a setting ``search_path``, of which ``$user`` is that with the name of who asks."""
+def parse_search_path(setting: str) -> tuple[str, ...]:
+    """Return the schemas of a ``search_path`` setting, in lower case and without ``pg_catalog``.
+
+    ``$user`` stays as it is: see :func:`effective_search_path`.
+    """
     names = (value.strip().strip('"').lower() for value in setting.split(","))
     return tuple(name for name in names if name and name != "pg_catalog")
 
 
-def path_for(path: tuple[str, ...], user: str, schemas: Container[str]) -> tuple[str, ...]:
-    """A path as it is for a user; without any schema, as in dumps, ``public`` is looked into."""
+def effective_search_path(path: tuple[str, ...], user: str, schemas: Container[str]) -> tuple[str, ...]:
+    """Return a search path for a user: ``$user`` is replaced by the user's schema, or dropped without one.
+
+    An empty path, as in dumps, becomes ``public``.
+    """
     own = (user,) if user in schemas else ()
     found = (own if one == USER else (one,) for one in path)
-    return tuple(one for each in found for one in each) or ONLY_PUBLIC
+    return tuple(one for each in found for one in each) or PUBLIC_SEARCH_PATH

@@ -1,6 +1,6 @@
 """kpg: SQL views and Datalog programs kept up to date over one set of shared, multiversioned indexes.
 
-The code lives in the top-level folders ``compiler/``, ``runtime/``, ``grammars/`` and ``tpch/``; this
+The code is in the top-level folders ``compiler/``, ``runtime/``, ``grammars/`` and ``tpch/``. This
 package joins them under one import name through relative symlinks.
 """
 
@@ -152,28 +152,29 @@ def connect(
     workers: int = 1,
     spark: "_Any | None" = None,
 ) -> "Database":
-    """A new, empty database in memory; with a ``folder``, the durable database that is in it.
+    """Open a database: a new one in memory or, with a ``folder``, a durable one.
 
-    ``synchronous`` says when what is committed is on the disk: ``"full"``, when the commit returns;
-    ``"normal"``, within about a second, so that a power cut may take the last commits; ``"off"``, when the
-    operating system likes. In every mode the end of the process takes nothing, and what comes back is as it
-    was after some commit. ``read_only`` opens it beside another process. ``functions`` are what views
-    call, by name; without, functions are imported from the modules that they were in.
-
-    ``merge_effort`` is how its indexes are kept in few pieces: ``"eager"`` merges pieces as soon as they are
-    there, for the fastest reading of data that seldom changes; ``"lazy"`` in the smallest steps, for the
-    shortest commits; ``"default"`` in steps that keep up with any load. What is read is the same.
-
-    ``memory_limit``, in bytes or as ``"2 GB"``, is what the process may have, with its workers: a query or a
-    change that goes beyond it ends in an OperationalError, and the database is as it was before.
-
-    ``history`` is how long the past is kept, as a time (``"1 hour"``) or a number of epochs, for ``SELECT ...
-    AS OF``, ``View.as_of`` and ``View.changes(since=...)``. Without it nothing is.
-
-    ``workers`` is how many processes of this machine share the work: see docs/explanation/workers.md. With
-    ``spark``, a SparkSession, they are tasks of its executors, on whatever machines these are.
+    Args:
+      folder: the folder of a durable database. It is created if it does not exist.
+      synchronous: when a commit is on disk. ``"full"``: when the commit returns. ``"normal"``: within
+        about a second, so that a power failure may lose the last commits. ``"off"``: when the
+        operating system decides. In every mode, a killed process loses no commit, and the database
+        reopens as of some commit.
+      read_only: open the folder for reading, also beside a process that writes to it.
+      functions: Python functions that views call, by name. By default they are imported from their
+        modules.
+      merge_effort: how eagerly indexes are merged. ``"eager"`` merges at once, for the fastest reads
+        of data that seldom changes. ``"lazy"`` merges in the smallest steps, for the shortest commits.
+        ``"default"`` keeps up with any load. Results are the same.
+      memory_limit: maximum memory of the process and its workers, in bytes or as ``"2 GB"``. A query
+        or a change that exceeds it raises OperationalError and changes nothing.
+      history: how long past states are kept, as a time (``"1 hour"``) or a number of epochs. Required
+        by ``SELECT ... AS OF``, ``View.as_of`` and ``View.changes(since=...)``.
+      workers: number of processes on this machine that share the work; see
+        docs/explanation/workers.md.
+      spark: a SparkSession whose executors run the workers as tasks.
     """
-    wanted = {"synchronous": synchronous, "read_only": read_only, "functions": functions}
+    folder_options = {"synchronous": synchronous, "read_only": read_only, "functions": functions}
     _check("folder", folder, (str, _Path), "a path")
     _check("memory_limit", memory_limit, (str, int), 'bytes or a size such as "2 GB"')
     _check("merge_effort", merge_effort, (str,), "a text")
@@ -181,31 +182,33 @@ def connect(
     _check("read_only", read_only, (bool,), "True or False")
     check_argument("workers", workers, int, "a number")
     if functions is not None and not (hasattr(functions, "items") and all(map(callable, functions.values()))):
-        raise InterfaceError("functions are not a mapping of functions by name", hint="give a dict")
+        raise InterfaceError("functions must be a mapping from names to functions", hint="pass a dict")
     if workers != 1 or spark is not None:
         options = {"folder": folder, "memory_limit": memory_limit, "history": history}
-        return import_at_rest("kpg.api.connect").connected(workers, spark, merge_effort, options, wanted)
-    make = import_at_rest("kpg.api.database").Database
+        return import_at_rest("kpg.api.connect").connected(
+            workers, spark, merge_effort, options, folder_options
+        )
+    database_class = import_at_rest("kpg.api.database").Database
     if folder is None:
         if read_only:
             errors = import_at_rest("kpg.runtime.errors")
             raise errors.InterfaceError(
-                "read_only is for a database in a folder", hint="give the folder, too"
+                "read_only is for a database in a folder", hint="pass the folder, too"
             )
-        database: Database = make(merge_effort, memory_limit, history)
+        database: Database = database_class(merge_effort, memory_limit, history)
         return database
-    database = make(merge_effort, memory_limit, history, folder=folder, **wanted)
+    database = database_class(merge_effort, memory_limit, history, folder=folder, **folder_options)
     return database
 
 
-def _check(name: str, value: object, kinds: tuple[type, ...], what: str) -> None:
-    """InterfaceError for an argument of a wrong type, which None is not."""
+def _check(name: str, value: object, kinds: tuple[type, ...], description: str) -> None:
+    """Raise InterfaceError for an argument of a wrong type. None is allowed."""
     if value is not None:
-        check_argument(name, value, bool if bool in kinds else kinds, what)
+        check_argument(name, value, bool if bool in kinds else kinds, description)
 
 
 def __getattr__(name: str) -> object:
-    """The classes of the public API, imported when first asked for: ``import kpg`` stays quick."""
+    """Import a name of the public API on first use, so that ``import kpg`` stays fast."""
     if name == "graph":
         return import_at_rest("kpg.graph")
     if name not in _LAZY:

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import kpg
 from kpg.api.result import Result
 from kpg.compiler.sql.parse.parameters import Parameters
-from kpg.execute.scripts import word_of
+from kpg.execute.scripts import command_of
 from kpg.runtime.errors import InterfaceError, OperationalError
-from kpg.session.engine_thread import Ending, Turns
+from kpg.session.engine_thread import EngineThread, JobOutcome
 from kpg.session.session import Session as Inner
-from kpg.session.session import how
+from kpg.session.session import job_options
 from kpg.session.subscriptions import Change
 
 if TYPE_CHECKING:
@@ -34,32 +34,32 @@ if TYPE_CHECKING:
 
     from kpg.session.engine import Engine
 
-Given = TypeVar("Given")
-MOST_WAITING: Final = 100_000
-"""Changes that may wait for who iterates over a subscription, before it is cut off."""
+ResultType = TypeVar("ResultType")
+MAX_WAITING: Final = 100_000
+"""Default number of unread changes after which a subscription is closed."""
 
 
 def connect(folder: "str | Path | None" = None, **options: Any) -> "Database":
-    """A database as ``kpg.connect`` makes it; to be used by ``async with``, which closes it."""
+    """Open a database with the arguments of ``kpg.connect``. Use it in ``async with``, which closes it."""
     return Database(kpg.connect(folder, **options), owned=True)
 
 
 def of(database: "kpg.Database") -> "Database":
-    """A database that is open, for asyncio; it stays open. Others may use it by sessions."""
+    """Use an open database with asyncio. It stays open, and other threads may use it through sessions."""
     return Database(database, owned=False)
 
 
 class Database:
-    """See the module."""
+    """A database whose statements are awaited. Use it in ``async with``."""
 
     def __init__(self, database: "kpg.Database", *, owned: bool) -> None:
         self.database = database
-        self._owned = owned
-        self._turns: Turns | None = None
+        self._is_owned = owned
+        self._turns: EngineThread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> "Database":
-        self._turns, self._loop = Turns(self.database.hub), asyncio.get_running_loop()
+        self._turns, self._loop = EngineThread(self.database.hub), asyncio.get_running_loop()
         self._turns.start()
         return self
 
@@ -67,44 +67,44 @@ class Database:
         await self.close()
 
     async def close(self) -> None:
-        """Stop; what is not committed is rolled back. Closing twice is allowed."""
+        """Stop the engine's thread and roll back uncommitted changes. Closing twice is allowed."""
         turns, self._turns = self._turns, None
         if turns is not None:
             await turns.stop()
-        if self._owned:
+        if self._is_owned:
             self.database.close()
 
     def session(self, user: str = "kpg") -> "Session":
-        """A transaction, settings and prepared statements of its own."""
+        """Return a session with its own transaction, settings and prepared statements."""
         return Session(self, Inner(self.database.hub, user))
 
     async def sql(self, text: str, parameters: Parameters | None = None) -> Result | None:
-        """Run a script in a session of its own."""
+        """Run a script in a new session, and return the result of its last statement."""
         async with self.session() as session:
             return await session.sql(text, parameters)
 
-    async def run(self, session: Inner, work: "Callable[[Engine], Given]", **how: Any) -> Given:
-        """Do something with the engine when it is the session's turn."""
+    async def run(self, session: Inner, work: "Callable[[Engine], ResultType]", **how: Any) -> ResultType:
+        """Run ``work`` with the engine when it is the session's turn, and return its result."""
         if self._turns is None:
             raise InterfaceError("the database is not open", hint="use it in: async with ... as db")
         engine = self.database.hub.engine
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Given] = loop.create_future()
+        future: asyncio.Future[ResultType] = loop.create_future()
 
-        def told(ending: Ending) -> None:
+        def on_finished(ending: JobOutcome) -> None:
             if loop is self._loop:
-                settle(ending)
+                set_outcome(ending)
             else:
-                loop.call_soon_threadsafe(settle, ending)
+                loop.call_soon_threadsafe(set_outcome, ending)
 
-        def settle(ending: Ending) -> None:
+        def set_outcome(ending: JobOutcome) -> None:
             if not future.done():
                 if ending.error is None:
                     future.set_result(ending.result)
                 else:
                     future.set_exception(ending.error)
 
-        self._turns.hand_in(session, lambda: work(engine), told, **how)
+        self._turns.submit(session, lambda: work(engine), on_finished, **how)
         return await future
 
     async def subscribe(
@@ -113,58 +113,63 @@ class Database:
         *,
         snapshot: bool = True,
         since: int | None = None,
-        most_waiting: int = MOST_WAITING,
+        most_waiting: int = MAX_WAITING,
     ) -> AsyncIterator[list[Change]]:
-        """What commits change in a view, each a list of (row, epoch, count), until the loop is left.
+        """Yield the changes of a view after each commit, as lists of (row, epoch, count).
 
-        First comes what there is, unless ``snapshot`` is False or it begins after the epoch ``since``, which
-        the database must have kept. OperationalError for who lets more than ``most_waiting`` changes wait.
+        Args:
+          view: the name of the view.
+          snapshot: begin with the present rows.
+          since: begin after this epoch instead. The database must have kept its history.
+          most_waiting: maximum number of unread changes.
+
+        Raises OperationalError if more than ``most_waiting`` changes are unread.
         """
-        box = Box(asyncio.get_running_loop(), most_waiting)
+        queue = ChangeQueue(asyncio.get_running_loop(), most_waiting)
         session = Inner(self.database.hub)
 
         def begin(engine: "Engine") -> Any:
             feed = engine.view(view).feed
             if since is not None:
-                box.put(feed.since(view, since))
+                queue.put(feed.changes_since(view, since))
             elif snapshot:
-                box.put(feed.snapshot())
-            return feed.subscribe(box.put)
+                queue.put(feed.snapshot())
+            return feed.subscribe(queue.put)
 
         subscription = await self.run(session, begin)
         try:
             while True:
-                yield await box.next()
+                yield await queue.next()
         finally:
             if self._turns is not None:
                 await self.run(session, lambda _: subscription.close())
-                await self.run(session, lambda _: self.database.hub.forget(session))
+                await self.run(session, lambda _: self.database.hub.end_session(session))
 
 
-class Box:
-    """Changes on their way from the engine's thread to a loop."""
+class ChangeQueue:
+    """A queue of changes from the engine's thread to an event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, max_waiting: int) -> None:
         self._loop = loop
-        self._most = most
+        self._max_waiting = max_waiting
         self._waiting = 0
         self._queue: asyncio.Queue[list[Change] | None] = asyncio.Queue()
 
     def put(self, changes: list[Change]) -> None:
-        """Tell of changes, from the engine's thread."""
-        if not changes or self._waiting > self._most:
+        """Add changes. Called in the engine's thread."""
+        if not changes or self._waiting > self._max_waiting:
             return
         self._waiting += len(changes)
-        late = self._waiting > self._most
-        self._loop.call_soon_threadsafe(self._queue.put_nowait, None if late else changes)
+        is_overfull = self._waiting > self._max_waiting
+        self._loop.call_soon_threadsafe(self._queue.put_nowait, None if is_overfull else changes)
 
     async def next(self) -> list[Change]:
-        """The next ones."""
+        """Wait for the next changes and return them."""
         changes = await self._queue.get()
         if changes is None:
             raise OperationalError(
-                f"the subscription is cut off: more than {self._most} changes wait",
-                hint="subscribe again, since the last epoch that came",
+                f"the subscription is cut off: more than {self._max_waiting} changes wait",
+                hint="subscribe again with since= the last received epoch",
             )
         self._waiting -= len(changes)
         return changes
@@ -176,7 +181,7 @@ class Session:
     def __init__(self, database: Database, inner: Inner) -> None:
         self._database = database
         self._inner = inner
-        self._one = asyncio.Lock()
+        self._statement_lock = asyncio.Lock()
 
     async def __aenter__(self) -> "Session":
         return self
@@ -190,25 +195,28 @@ class Session:
         await self.close()
 
     async def close(self) -> None:
-        """End the session, and roll back what it has not committed; closing twice is allowed."""
+        """End the session and roll back uncommitted changes. Closing twice is allowed."""
         inner = self._inner
         if not inner.closed:
             inner.closed = True
-            await self._database.run(inner, lambda _: inner.hub.forget(inner), rolls_back=True)
+            await self._database.run(
+                inner, lambda _: inner.session_manager.end_session(inner), rolls_back=True
+            )
 
     async def sql(self, text: str, parameters: Parameters | None = None) -> Result | None:
-        """Run a script and return what its last statement gives, as ``Database.sql``."""
+        """Run a script and return the result of its last statement, as ``Database.sql`` does."""
         inner = self._inner
-        async with self._one:
+        async with self._statement_lock:
             if inner.closed:
                 raise InterfaceError("the session is closed", hint="open another one")
-            if word_of(text) is not None:
-                ways = inner.how(text, parameters)
-                return await self._run(lambda engine: inner.answer(engine, text, parameters), **ways)
+            if command_of(text) is not None:
+                options = inner.job_options(text, parameters)
+                return await self._run(lambda engine: inner.run_text(engine, text, parameters), **options)
             last: Result | None = None
-            for statement in inner.parsed(text, parameters):
+            for statement in inner.parse(text, parameters):
                 last = await self._run(
-                    lambda engine, statement=statement: inner.perform(engine, statement), **how(statement)
+                    lambda engine, statement=statement: inner.run_statement(engine, statement),
+                    **job_options(statement),
                 )
             return last
 
@@ -221,7 +229,7 @@ class Session:
 
     @asynccontextmanager
     async def transaction(self, isolation: str = "read committed") -> AsyncIterator[None]:
-        """The block is a transaction, rolled back if it raises."""
+        """Run the block in a transaction. It is rolled back if the block raises."""
         await self.sql(f"begin isolation level {isolation}")
         try:
             yield

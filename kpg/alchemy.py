@@ -1,7 +1,8 @@
 """SQLAlchemy dialect for a database in this process: ``kpg://`` in memory, ``kpg:///folder`` in a folder.
 
 It derives from SQLAlchemy's Postgres dialect, so types, reflection and SQL rendering are those of Postgres.
-The connections of one ``Engine`` share a database, and each connection is a session. A database in a folder
+The connections of one ``OverlayEngine`` share a database, and each connection is a session. A database in a
+folder
 stays open while any connection is open.
 """
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import ConnectArgsType, DBAPIConnection, IsolationLevel
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     if not text.isdecimal():
         raise kpg.InterfaceError(f"{text!r} is no number")
     return int(text)
@@ -37,29 +38,29 @@ OPTIONS: Final[dict[str, Callable[[str], Any]]] = {
     "merge_effort": str,
     "memory_limit": str,
     "history": str,
-    "workers": _number,
+    "workers": _parse_number,
 }
-"""What an address may say to ``kpg.connect``, and what is made of its text."""
+"""Options of an address that are passed to ``kpg.connect``, with the conversion of their text."""
 
 
-class Places(INT2VECTOR):
-    """Numbers that the catalogs have as a text, with blanks in between, or as an array."""
+class IntVector(INT2VECTOR):
+    """An int2vector of the catalogs, which arrives as a text with spaces or as an array."""
 
     def result_processor(self, dialect: Any, coltype: Any) -> Any:
-        """To a list."""
+        """Return the conversion to a list of ints."""
         return lambda value: [*map(int, value.split())] if isinstance(value, str) else value
 
 
-class Clock(TIME):
-    """A time of the day, whose zone kpg tells in a text."""
+class TimeType(TIME):
+    """A time of day. A time with a zone arrives as a text."""
 
     def result_processor(self, dialect: Any, coltype: Any) -> Any:
-        """To Python's time, with its zone."""
+        """Return the conversion to Python's time with its zone."""
         return lambda value: time.fromisoformat(value) if isinstance(value, str) else value
 
 
 class Dialect(PGDialect):
-    """See the module."""
+    """The dialect of ``kpg://`` addresses."""
 
     name = "kpg"
     driver = "kpg"
@@ -73,7 +74,7 @@ class Dialect(PGDialect):
         options.setdefault("paramstyle", "numeric_dollar")
         initialize: Any = super().__init__
         initialize(**options)
-        self.colspecs = {**self.colspecs, INT2VECTOR: Places, Time: Clock}
+        self.colspecs = {**self.colspecs, INT2VECTOR: IntVector, Time: TimeType}
         self._lock = threading.Lock()
         self._database: kpg.Database | None = None
         self._folder: str | None = None
@@ -81,20 +82,20 @@ class Dialect(PGDialect):
 
     @classmethod
     def import_dbapi(cls) -> "ModuleType":
-        """PEP 249's module."""
+        """Return the module of PEP 249."""
         return kpg.dbapi
 
     @classmethod
     def get_pool_class(cls, url: "URL") -> type[pool.Pool]:
-        """A pool for threads."""
+        """Return the class of a pool for threads."""
         return pool.QueuePool
 
     def create_connect_args(self, url: "URL") -> "ConnectArgsType":
-        """The folder, and what ``kpg.connect`` takes besides: ``kpg:///folder?synchronous=normal``."""
+        """Return the folder and the options of ``kpg.connect``: ``kpg:///folder?synchronous=normal``."""
         if url.host or url.username:
             raise kpg.InterfaceError(
                 f"{url.host or url.username} is nobody that kpg:// asks: its database is in this process",
-                hint="kpg:///folder; a server's clients are Postgres', postgresql+psycopg://",
+                hint="use kpg:///folder, or postgresql+psycopg:// to connect to a server",
             )
         options: dict[str, Any] = dict(url.query)
         for name, value in options.items():
@@ -106,20 +107,24 @@ class Dialect(PGDialect):
         return ([url.database or ""], options)
 
     def connect(self, *args: Any, **options: Any) -> "DBAPIConnection":
-        """A session of the database; ``database=`` among ``connect_args`` is one that is open."""
+        """Return a session of the database. ``connect_args={"database": db}`` uses an open database."""
         with self._lock:
-            given = options.pop("database", None)
+            open_database = options.pop("database", None)
             if self._database is None or self._database.closed:
                 self._folder = args[0] if args else None
-                self._database = given if given is not None else kpg.connect(self._folder or None, **options)
+                self._database = (
+                    open_database
+                    if open_database is not None
+                    else kpg.connect(self._folder or None, **options)
+                )
             self._open += 1
-            made: Any = kpg.dbapi.connect(database=self._database)
-            if given is not None:
+            connection: Any = kpg.dbapi.connect(database=self._database)
+            if open_database is not None:
                 self._folder = None
-            return made
+            return connection
 
     def do_close(self, dbapi_connection: "DBAPIConnection") -> None:
-        """Close a session, and with the last one a folder."""
+        """Close a session. The last one closes the database of a folder."""
         dbapi_connection.close()
         with self._lock:
             self._open -= 1
@@ -128,33 +133,33 @@ class Dialect(PGDialect):
                 self._database = None
 
     def do_terminate(self, dbapi_connection: "DBAPIConnection") -> None:
-        """As :meth:`do_close`."""
+        """Close a session, as :meth:`do_close` does."""
         self.do_close(dbapi_connection)
 
     def get_isolation_level_values(self, dbapi_connection: "DBAPIConnection") -> list["IsolationLevel"]:
-        """The levels there are."""
+        """Return the isolation levels."""
         return ["AUTOCOMMIT", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]
 
     def set_isolation_level(self, dbapi_connection: "DBAPIConnection", level: "IsolationLevel") -> None:
-        """Have a connection's transactions be of a level, or each statement one of its own."""
+        """Set the isolation level of a connection's transactions, or AUTOCOMMIT."""
         connection: Any = dbapi_connection
         connection.autocommit = level == "AUTOCOMMIT"
         if level != "AUTOCOMMIT":
             connection.session.sql(f"set default_transaction_isolation = '{level.lower()}'")
 
     def get_isolation_level(self, dbapi_connection: "DBAPIConnection") -> "IsolationLevel":
-        """The level of a connection's transactions."""
+        """Return the isolation level of a connection's transactions."""
         connection: Any = dbapi_connection
         if connection.autocommit:
             return "AUTOCOMMIT"
-        found: IsolationLevel = (
+        level: IsolationLevel = (
             connection.session.sql("show default_transaction_isolation").fetchone()[0].upper()
         )
-        return found
+        return level
 
     def _get_server_version_info(self, connection: Any) -> tuple[int, ...]:
         return self.postgresql_version
 
     def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:
-        """There is no wire to break."""
+        """Return False: there is no network connection."""
         return False

@@ -6,9 +6,9 @@
     cursor = connection.cursor()
     cursor.execute("SELECT ? + 1", [41])
 
-A connection is a session. Several connections of one database (``connect(database=db)``) do not see each
-other's uncommitted changes. A transaction begins with the first statement after a commit or a rollback,
-unless the connection has ``autocommit``.
+A connection is a session. Connections of one database (``connect(database=db)``) do not see each
+other's uncommitted changes. A transaction begins with the first statement after a commit or a
+rollback, unless the connection has ``autocommit``.
 """
 
 import datetime
@@ -74,17 +74,17 @@ __all__ = [
 
 apilevel: Final = "2.0"
 threadsafety: Final = 2
-"""Threads may share the module and connections, not cursors."""
+"""Threads may share the module and connections, but not cursors."""
 paramstyle: Final = "qmark"
-"""``$1`` and ``:name`` are understood as well."""
+"""``$1`` and ``:name`` are accepted as well."""
 
 
 class Warning(Exception):
-    """What PEP 249 has for warnings; nothing raises it."""
+    """The warning class of PEP 249, which is never raised."""
 
 
-class Kinds(frozenset[Kind]):
-    """Types that are equal to any of some types of columns, as ``cursor.description`` has them."""
+class TypeObject(frozenset[Kind]):
+    """A type object of PEP 249: equal to the column types of some kinds in ``cursor.description``."""
 
     def __eq__(self, other: object) -> bool:
         return getattr(other, "kind", None) in self
@@ -95,13 +95,13 @@ class Kinds(frozenset[Kind]):
     __hash__ = frozenset.__hash__
 
 
-STRING: Final = Kinds({Kind.CHAR, Kind.VARCHAR})
-BINARY: Final = Kinds({Kind.BYTEA})
-NUMBER: Final = Kinds(
+STRING: Final = TypeObject({Kind.CHAR, Kind.VARCHAR})
+BINARY: Final = TypeObject({Kind.BYTEA})
+NUMBER: Final = TypeObject(
     {Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.NUMERIC, Kind.REAL, Kind.DOUBLE}
 )
-DATETIME: Final = Kinds({Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.INTERVAL})
-ROWID: Final = Kinds({Kind.ROWID})
+DATETIME: Final = TypeObject({Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.INTERVAL})
+ROWID: Final = TypeObject({Kind.ROWID})
 Date = datetime.date
 Time = datetime.time
 Timestamp = datetime.datetime
@@ -111,20 +111,20 @@ TimestampFromTicks = datetime.datetime.fromtimestamp
 
 
 def TimeFromTicks(ticks: float) -> datetime.time:
-    """The time of day of a number of seconds since 1970."""
+    """Return the local time of day, given the seconds since 1970-01-01 UTC."""
     return datetime.datetime.fromtimestamp(ticks).time()
 
 
 def connect(
     folder: "str | Path | None" = None, *, database: "Database | None" = None, autocommit: bool = False
 ) -> "Connection":
-    """A connection to a new database in memory, to the durable one in a folder, or to one that is open."""
-    opened = database if database is not None else kpg.connect(folder)
-    return Connection(opened, owned=database is None, autocommit=autocommit)
+    """Connect to a new database in memory, the durable one in a folder, or an open one."""
+    target = database if database is not None else kpg.connect(folder)
+    return Connection(target, owned=database is None, autocommit=autocommit)
 
 
 class Connection:
-    """A session. As a context manager it commits, or rolls back where the block raises; it stays open."""
+    """A session. As a context manager it commits, or rolls back if the block raises. It stays open."""
 
     Warning, Error, InterfaceError, DatabaseError = Warning, Error, InterfaceError, DatabaseError
     DataError, OperationalError, IntegrityError = DataError, OperationalError, IntegrityError
@@ -133,39 +133,39 @@ class Connection:
     def __init__(self, database: "Database", *, owned: bool, autocommit: bool) -> None:
         self.autocommit = autocommit
         self._database = database
-        self._owned = owned
+        self._is_owned = owned
         self._session: Session | None = database.session()
 
     @property
     def session(self) -> "Session":
-        """The session; InterfaceError once it is closed."""
+        """The session. Raises InterfaceError after it is closed."""
         if self._session is None:
             raise InterfaceError("the connection is closed")
         return self._session
 
     def cursor(self) -> "Cursor":
-        """A new cursor."""
+        """Return a new cursor."""
         _ = self.session
         return Cursor(self)
 
     def commit(self) -> None:
-        """Make what was done since the last commit final."""
+        """Commit the transaction."""
         self.session.sql("COMMIT")
 
     def rollback(self) -> None:
-        """Throw away what was done since the last commit."""
+        """Roll back the transaction."""
         self.session.execute(Rollback(Span("", 0, 0)))
 
     def close(self) -> None:
-        """Roll back what is not committed and give everything up; closing twice is allowed."""
+        """Roll back uncommitted changes and close the session. Closing twice is allowed."""
         session, self._session = self._session, None
         if session is not None:
             session.close()
-            if self._owned:
+            if self._is_owned:
                 self._database.close()
 
     def begin(self) -> None:
-        """Be in a transaction, unless every statement is one."""
+        """Begin a transaction unless one is open or the connection has ``autocommit``."""
         if not self.autocommit and self.session.transactions.state is State.NONE:
             self.session.sql("BEGIN")
 
@@ -180,11 +180,11 @@ class Connection:
 
 
 class Cursor:
-    """Runs statements, and reads what the last one gave."""
+    """Runs statements and fetches the rows of the last one."""
 
     arraysize = 1
     lastrowid: int | None = None
-    """None: rows have no number of their own. INSERT ... RETURNING tells what was given."""
+    """Always None: rows have no public number. Use INSERT ... RETURNING for assigned values."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -195,12 +195,12 @@ class Cursor:
         self._result: Result | None = None
 
     def execute(self, operation: str, parameters: Parameters | None = None) -> "Cursor":
-        """Run one statement, or several; the last one's rows can be read."""
+        """Run one or several statements. The rows of the last one can be fetched."""
         self._check_open()
         return self.connection.session.monitor.run(self._execute, operation, parameters)
 
     def _execute(self, operation: str, parameters: Parameters | None) -> "Cursor":
-        """Nobody ends the transaction between its beginning and the statement."""
+        """Begin a transaction if needed, and run the statement in the same monitor block."""
         session = self.connection.session
         self._result, self.description, self.rowcount, self._fetched = None, None, -1, 0
         self.connection.begin()
@@ -212,7 +212,7 @@ class Cursor:
         return self
 
     def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> "Cursor":
-        """Run a statement for each set of parameters."""
+        """Run a statement once per set of parameters."""
         self._check_open()
         return self.connection.session.monitor.run(self._execute_many, operation, seq_of_parameters)
 
@@ -236,30 +236,30 @@ class Cursor:
         return self._result
 
     def fetchone(self) -> Row | None:
-        """The next row, or None after the last."""
+        """Return the next row, or None after the last."""
         row = self._rows().fetchone()
         self._fetched += row is not None
         return row
 
     def fetchmany(self, size: int | None = None) -> list[Row]:
-        """The next ``size`` rows, ``arraysize`` if none is given; fewer at the end."""
+        """Return the next ``size`` rows, by default ``arraysize``; fewer at the end."""
         rows = self._rows().fetchmany(self.arraysize if size is None else size)
         self._fetched += len(rows)
         return rows
 
     def fetchall(self) -> list[Row]:
-        """All rows that were not fetched yet."""
+        """Return the remaining rows."""
         rows = self._rows().fetchall()
         self._fetched += len(rows)
         return rows
 
     @property
     def rownumber(self) -> int | None:
-        """The position of the row that is fetched next; None if there are no rows."""
+        """The position of the next row; None without rows."""
         return None if self._result is None else self._fetched
 
     def nextset(self) -> None:
-        """There are no more results than one."""
+        """Return None: there is only one result."""
 
     def __iter__(self) -> Iterator[Row]:
         return self
@@ -277,12 +277,12 @@ class Cursor:
         self.close()
 
     def setinputsizes(self, sizes: Sequence[Any]) -> None:
-        """Nothing: PEP 249 has it."""
+        """Do nothing. Required by PEP 249."""
 
     def setoutputsize(self, size: int, column: int | None = None) -> None:
-        """Nothing: PEP 249 has it."""
+        """Do nothing. Required by PEP 249."""
 
     def close(self) -> None:
-        """Give the rows up, and be used no more."""
+        """Discard the rows. A closed cursor cannot be used."""
         self._result = None
         self._closed = True

@@ -16,7 +16,7 @@ import numpy as np
 from kpg.runtime.errors import DataError, InternalError
 from kpg.runtime.kernels import text as kernels
 from kpg.runtime.types import NULL
-from kpg.runtime.versions import replaced
+from kpg.runtime.versions import next_version
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,41 +24,48 @@ if TYPE_CHECKING:
 Words = np.ndarray[Any, np.dtype[np.int64]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
-ROWS_AT_ONCE = 1 << 16
-"""Room is made as if all strings of a portion were new: it bounds what repeated strings waste."""
+CHUNK_STRINGS = 1 << 16
+"""Strings interned at a time.
+
+Room is reserved as if all were new, so this bounds the waste by repeated ones.
+"""
 FIRST_SLOTS = 1 << 10
 GROWTH = 4
-"""Factor by which arrays grow; memory that is not written to yet is not taken, but what is copied is."""
-TOO_LARGE = 4
-"""What strings are found by may be so many times as large as they need."""
+"""Growth factor of arrays; untouched memory is not allocated, but copying costs time."""
+MAX_SLOT_EXCESS = 4
+"""Factor by which the hash table may exceed its needed size."""
 LARGE_BYTES = 1 << 30
-"""From here on arrays only double, lest address space runs out."""
+"""Size from which arrays only double, to save address space."""
 NO_NULLS: Bytes = np.empty(0, dtype=np.uint8)
-FEW = 256
-"""So many strings are encoded one by one: before pyarrow takes a list it imports pandas where there is one,
-which takes longer than a small program."""
+FEW_STRINGS = 256
+"""Strings up to which Python encodes them.
+
+pyarrow imports pandas, if installed, before it converts a list; that takes longer than a small
+program.
+"""
 FEW_CODES = 8
-"""So many codes are decoded one by one, for less than numpy's calls take."""
+"""Codes up to which they are decoded one by one, which is cheaper than numpy calls."""
 MANY_CODES = 1 << 16
-"""So many codes are decoded by Arrow, in two thirds of the time; fewer are not worth importing it."""
+"""Codes from which Arrow decodes them, in two thirds of the time; below, importing it does not pay."""
 LARGEST_STRING_ARRAY = 2**31 - 1
 """Bytes of text that 32-bit offsets, which most readers of Arrow expect, can address."""
 
 
 class Dictionary:
-    """Strings to codes and back; ``arena`` and ``offsets`` are for kernels, and replaced when they grow.
+    """Maps strings to codes and back.
 
-    ``memos`` is where expressions share the tables of functions that they have computed for codes.
+    Kernels read ``arena`` and ``offsets``, which are replaced when they grow. Expressions share in
+    ``memos`` the tables of functions that they have computed by code.
     """
 
-    lazy: ClassVar[bool] = True
-    """Whether what it takes on may be put in place when it is first needed."""
+    restores_lazily: ClassVar[bool] = True
+    """Whether restored state may be set up at first use."""
 
-    passes = False
-    """Whether the words that are computed now go into a reply, and nowhere else."""
+    is_for_reply = False
+    """Whether the words computed now go only into a reply."""
     _before: int | None = None
-    """How many strings there were before the reply that is being made; None if all are to stay."""
-    _passing = False
+    """Number of strings before the current reply; None if all strings are kept."""
+    _is_reply_only = False
 
     def __init__(self) -> None:
         self.arena: Bytes = np.empty(1 << 12, dtype=np.uint8)
@@ -66,48 +73,51 @@ class Dictionary:
         self._slots: Words = np.full(FIRST_SLOTS, -1, dtype=np.int64)
         self._count = 0
         self.memos: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
-        self._before, self._found_by = None, self._slots
+        self._before, self._reply_slots = None, self._slots
 
     def __len__(self) -> int:
-        """How many strings there are; they stay, for who asks writes them down."""
+        """Return the number of strings.
+
+        Strings of a reply become permanent, as the caller may store the number.
+        """
         if self._before is not None:
-            self.keep(self._count - 1)
+            self.make_permanent(self._count - 1)
         return self._count
 
     @property
     def bytes(self) -> int:
-        """Memory in use, in bytes."""
+        """Bytes in use."""
         return int(self.offsets[self._count]) + 8 * self._count + self._slots.nbytes
 
     def code(self, string: str) -> int:
-        """The code of a string, interning it if it is new."""
+        """Return the code of a string; a new string is interned."""
         source = np.frombuffer(utf8(string), dtype=np.uint8)
         bounds = np.array([0, source.shape[0]], dtype=np.int64)
         return int(self._intern(source, bounds, NO_NULLS)[0])
 
     def lookup(self, string: str) -> int | None:
-        """The code of a string, or None if it was never interned."""
+        """Return the code of a string, or None if it was never interned."""
         source = np.frombuffer(utf8(string), dtype=np.uint8)
         code = int(kernels.find(source, self.arena, self.offsets, self._slots))
-        self.keep(code)
+        self.make_permanent(code)
         return None if code < 0 else code
 
     def get(self, code: int) -> str:
-        """The string of a code."""
+        """Return the string of a code."""
         if not 0 <= code < self._count:
             raise IndexError(f"no string has code {code}")
         return self.arena[self.offsets[code] : self.offsets[code + 1]].tobytes().decode()
 
     def intern(self, strings: Sequence[str | None]) -> Words:
-        """The codes of strings, NULL for None."""
-        if len(strings) <= FEW:
+        """Return the codes of strings, NULL for None."""
+        if len(strings) <= FEW_STRINGS:
             return self._intern_few(strings)
         import pyarrow as pa  # lazy: pyarrow takes a thirteenth of the start
 
         try:
             array = pa.array(strings, type=pa.large_string())
         except UnicodeEncodeError:
-            array = pa.array(map(utf8, (string or "" for string in strings)))  # raises what names it
+            array = pa.array(map(utf8, (string or "" for string in strings)))  # raises the error
         return self.intern_arrow(array)
 
     def _intern_few(self, strings: Sequence[str | None]) -> Words:
@@ -120,7 +130,10 @@ class Dictionary:
         return self._intern(np.frombuffer(b"".join(encoded), dtype=np.uint8), bounds, nulls)
 
     def intern_arrow(self, array: "pa.Array | pa.ChunkedArray") -> Words:
-        """The codes of an Arrow array of text (plain, large, view or dictionary encoded), NULL for null."""
+        """Return the codes of an Arrow array of text, NULL for null.
+
+        The array is plain, large, view or dictionary encoded.
+        """
         import pyarrow as pa  # lazy: pyarrow takes a thirteenth of the start
 
         if isinstance(array, pa.ChunkedArray):
@@ -134,76 +147,83 @@ class Dictionary:
             array = array.cast(pa.large_string())
         return self._intern_buffers(array, np.dtype(np.int64))
 
-    def restore(self, bounds: Words, data: Bytes) -> None:
-        """Intern strings that are new, one after the other ``data[bounds[i]:bounds[i + 1]]``."""
+    def append_strings(self, bounds: Words, data: Bytes) -> None:
+        """Intern new strings, in order ``data[bounds[i]:bounds[i + 1]]``.
+
+        Raises:
+            InternalError: If one of them is known.
+        """
         codes = self._intern(np.array(data), np.array(bounds), NO_NULLS)
         if codes.shape[0] and int(codes[-1]) != self._count - 1:
             raise InternalError("a string that should be new is known")
 
-    def adopt(self, count: int, arena: Bytes, offsets: Words, slots: Words) -> None:
-        """Be what another one was, of ``count`` strings; this one has had none."""
+    def adopt_arrays(self, count: int, arena: Bytes, offsets: Words, slots: Words) -> None:
+        """Use the arrays of another dictionary of ``count`` strings; this one must be empty."""
         self.arena, self.offsets, self._slots = arena, offsets, slots
         self._count = count
-        replaced()
+        next_version()
 
-    def fit(self) -> None:
-        """Give up most of what strings are found by if it is for many more than have come."""
+    def shrink(self) -> None:
+        """Shrink the hash table if it is far larger than needed."""
         size = 1 << max(4 * self._count - 1, FIRST_SLOTS - 1).bit_length()
-        if TOO_LARGE * size < len(self._slots):
-            self._find_by(size)
+        if MAX_SLOT_EXCESS * size < len(self._slots):
+            self._rehash(size)
 
     # Strings of a reply
 
     def begin_reply(self) -> None:
-        """What :meth:`intern_passing` adds from now on is forgotten at the end of the reply.
+        """Begin a reply: strings added by :meth:`intern_for_reply` are removed at its end.
 
-        Unless somebody else is given a code of these, or the number of strings: then all of them stay.
+        They become permanent if other code receives one of their codes or the number of strings.
         """
-        self._before, self._found_by = self._count, self._slots
+        self._before, self._reply_slots = self._count, self._slots
 
-    def end_reply(self, *, kept: bool) -> None:
-        """The reply is made, and nobody has its words any more, unless they are ``kept``."""
+    def end_reply(self, *, keep: bool) -> None:
+        """End the reply and remove its strings, unless ``keep`` is set."""
         before, self._before = self._before, None
-        if before is not None and not kept and before < self._count and self._slots is self._found_by:
+        if before is not None and not keep and before < self._count and self._slots is self._reply_slots:
             kernels.forget(before, self._count, self.arena, self.offsets, self._slots)
             self._count = before
 
     @contextmanager
-    def passing(self) -> Iterator[None]:
-        """What is computed in this block goes into the reply that is being made, if one is."""
-        self.passes = self._before is not None
+    def reply_scope(self) -> Iterator[None]:
+        """Mark words computed in this block as words of the current reply, if there is one."""
+        self.is_for_reply = self._before is not None
         try:
             yield
         finally:
-            self.passes = False
+            self.is_for_reply = False
 
-    def intern_passing(self, strings: Sequence[str | None]) -> Words:
-        """As :meth:`intern`, for words that only go into the reply."""
-        self._passing = True
+    def intern_for_reply(self, strings: Sequence[str | None]) -> Words:
+        """Intern strings whose words only go into the reply."""
+        self._is_reply_only = True
         try:
             return self.intern(strings)
         finally:
-            self._passing = False
+            self._is_reply_only = False
 
-    def keep(self, code: int) -> None:
-        """Somebody has a code, or all up to it: if it is of a string of the reply, these stay."""
+    def make_permanent(self, code: int) -> None:
+        """Keep all strings of the reply if ``code`` is one of theirs."""
         if self._before is not None and code >= self._before:
             self._before = None
 
     def intern_parts(self, bounds: Words, data: Bytes) -> Words:
-        """The codes of strings ``data[bounds[i]:bounds[i + 1]]``; for the reply alone if they go into one."""
-        self._passing = self.passes
+        """Return the codes of strings ``data[bounds[i]:bounds[i + 1]]``.
+
+        In a :meth:`reply_scope` they are interned for the reply only.
+        """
+        self._is_reply_only = self.is_for_reply
         try:
             return self._intern(np.ascontiguousarray(data), np.ascontiguousarray(bounds), NO_NULLS)
         finally:
-            self._passing = False
+            self._is_reply_only = False
 
     def parts(self, codes: Words) -> tuple[Words, Bytes]:
-        """The strings of codes one after the other, and where each begins and ends."""
+        """Return (bounds, data) of the strings of codes, concatenated."""
         return self._gather(np.ascontiguousarray(codes))
 
     def decode(self, words: Words) -> list[str | None]:
-        """The strings of codes, None for NULL."""
+        """Return the strings of codes, None for NULL."""
         if len(words) <= FEW_CODES:
             return [None if word == NULL else self.get(int(word)) for word in words]
         if len(words) > MANY_CODES:
@@ -222,7 +242,7 @@ class Dictionary:
         return strings
 
     def decode_arrow(self, words: Words) -> "pa.Array":
-        """The strings of codes as an Arrow string array (large_string past 2 GiB), null for NULL."""
+        """Return the strings of codes as an Arrow string array (large_string past 2 GiB), null for NULL."""
         import pyarrow as pa  # lazy: pyarrow takes a thirteenth of the start
 
         words = np.ascontiguousarray(words)
@@ -238,7 +258,7 @@ class Dictionary:
         )
 
     def _gather(self, words: Words) -> tuple[Words, Bytes]:
-        """The strings of codes one after the other, nothing for NULL, and where each begins and ends."""
+        """Return (bounds, data) of the strings of codes, concatenated; NULL is empty."""
         bounds = np.empty(len(words) + 1, dtype=np.int64)
         kernels.measure(words, self.offsets, bounds)
         data = np.empty(int(bounds[-1]), dtype=np.uint8)
@@ -272,36 +292,36 @@ class Dictionary:
         count = len(bounds) - 1
         out = np.empty(count, dtype=np.int64)
         intern = kernels.intern
-        for first in range(0, count, ROWS_AT_ONCE):
-            last = min(count, first + ROWS_AT_ONCE)
+        for first in range(0, count, CHUNK_STRINGS):
+            last = min(count, first + CHUNK_STRINGS)
             self._reserve(last - first, int(bounds[last] - bounds[first]))
             arena, offsets, slots = self.arena, self.offsets, self._slots
             self._count = int(
                 intern(source, bounds, nulls, arena, offsets, slots, self._count, out, first, last)
             )
-        if self._before is not None and count and not self._passing:
-            self.keep(int(out.max()))
+        if self._before is not None and count and not self._is_reply_only:
+            self.make_permanent(int(out.max()))
         return out
 
     def _reserve(self, strings: int, size: int) -> None:
-        """Makes room for ``strings`` more strings of ``size`` bytes in all."""
+        """Make room for ``strings`` more strings of ``size`` bytes in all."""
         used = int(self.offsets[self._count])
         if used + size > len(self.arena):
             arena = np.empty(max(used + size, _growth(self.arena) * len(self.arena)), dtype=np.uint8)
             arena[:used] = self.arena[:used]
             self.arena = arena
-            replaced()
-        wanted = self._count + strings
-        if wanted + 1 > len(self.offsets):
-            offsets = np.zeros(max(wanted + 1, _growth(self.offsets) * len(self.offsets)), dtype=np.int64)
+            next_version()
+        needed = self._count + strings
+        if needed + 1 > len(self.offsets):
+            offsets = np.zeros(max(needed + 1, _growth(self.offsets) * len(self.offsets)), dtype=np.int64)
             offsets[: self._count + 1] = self.offsets[: self._count + 1]
             self.offsets = offsets
-            replaced()
+            next_version()
         size_now = len(self._slots)
-        if 4 * wanted > size_now:
-            self._find_by(1 << (4 * wanted - 1).bit_length())
+        if 4 * needed > size_now:
+            self._rehash(1 << (4 * needed - 1).bit_length())
 
-    def _find_by(self, size: int) -> None:
+    def _rehash(self, size: int) -> None:
         slots = np.full(size, -1, dtype=np.int64)
         kernels.rehash(self._slots, slots)
         self._slots = slots
@@ -312,7 +332,11 @@ def _growth(array: "np.ndarray[Any, Any]") -> int:
 
 
 def utf8(string: str) -> bytes:
-    """The bytes of a string; half of a surrogate pair has none."""
+    """Return the bytes of a string.
+
+    Raises:
+        DataError: For half of a surrogate pair.
+    """
     try:
         return string.encode()
     except UnicodeEncodeError as error:

@@ -11,17 +11,17 @@ from typing import Any, Final, Self
 
 from kpg.runtime.records import dataclass
 
-MOST_SHOWN: Final = 100
-"""How many characters of a line a message shows at most."""
+MAX_EXCERPT: Final = 100
+"""Maximum characters of a line in a message."""
 PACKAGE: Final = f"{Path(__file__).parents[1]}/"
-"""The folder of this package: its frames say nothing to who calls it."""
-BEFORE: Final = 30
-"""How many of them may stand before the place, where the line is longer."""
+"""Folder of this package, whose frames are left out of users' tracebacks."""
+EXCERPT_BEFORE: Final = 30
+"""Maximum characters before the position in a shortened line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch ``source[start:end]`` of a text that the user wrote, in ``file`` if it has a name."""
+    """Range ``source[start:end]`` of a text that the user wrote, in ``file`` if it has a name."""
 
     source: str
     start: int
@@ -30,27 +30,27 @@ class Span:
 
     @property
     def line(self) -> int:
-        """The line of the start, from 1."""
+        """Line of the start, from 1."""
         return self.source.count("\n", 0, self.start) + 1
 
     @property
     def column(self) -> int:
-        """The place of the start in its line, from 1."""
+        """Position of the start in its line, from 1."""
         return self.start - self.source.rfind("\n", 0, self.start)
 
     def at(self, name: str) -> "Span":
-        """Where a name stands in the stretch, if that is one place; else all of it."""
-        written = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE)
+        """Return the span of a name within this one, if it occurs exactly once; else this span."""
+        pattern = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE)
         places = (
-            [found.span() for found in written.finditer(self.source, self.start, self.end)] if name else []
+            [match.span() for match in pattern.finditer(self.source, self.start, self.end)] if name else []
         )
         return replace(self, start=places[0][0], end=places[0][1]) if len(places) == 1 else self
 
     def excerpt(self, *, column: bool = False) -> str:
-        """The line that holds the span's start, with carets under the span, and its number.
+        """Return the line of the span's start, with its number and with carets below the span.
 
-        Of a long line, only what surrounds the start, with … where something is left out. With ``column``,
-        the number of the line is followed by that of the column.
+        Long lines are cut around the start, marked by …. With ``column``, the column follows the line
+        number.
         """
         line_start = self.source.rfind("\n", 0, self.start) + 1
         line_end = self.source.find("\n", self.start)
@@ -58,27 +58,27 @@ class Span:
         place = f"{self.line}:{self.column}" if column else f"{self.line}"
         prefix = f"{self.file} line {place}: ".lstrip()
         first, last = line_start, line_end
-        if line_end - line_start > MOST_SHOWN:
-            first = max(line_start, min(self.start - BEFORE, line_end - MOST_SHOWN))
-            last = min(line_end, first + MOST_SHOWN)
+        if line_end - line_start > MAX_EXCERPT:
+            first = max(line_start, min(self.start - EXCERPT_BEFORE, line_end - MAX_EXCERPT))
+            last = min(line_end, first + MAX_EXCERPT)
             prefix += "…" if first > line_start else ""
-        shown = self.source[first:last] + ("…" if last < line_end else "")
+        visible = self.source[first:last] + ("…" if last < line_end else "")
         width = max(1, min(self.end, last) - self.start)
         caret = " " * (len(prefix) + self.start - first) + "^" * width
-        return f"{prefix}{shown}\n{caret}"
+        return f"{prefix}{visible}\n{caret}"
 
 
 class Error(Exception):
-    """Base of all kpg errors; nothing else escapes the public API on a user's mistake."""
+    """Base of all kpg errors; no other exception leaves the public API for a user's mistake."""
 
     detail: str | None = None
-    """More of what is wrong, for clients of the wire protocol."""
+    """Details, for clients of the wire protocol."""
     short: str | None = None
-    """What is wrong, in Postgres' words, without the place and the operands that the message names."""
+    """Postgres' message, without the position and the operands that ours names."""
     sqlstate: str | None = None
-    """The SQLSTATE, if it is not that of the class and the message."""
+    """SQLSTATE, if it does not follow from the class and the message."""
     routine: str | None = None
-    """Postgres' name of the routine that raises this error, if drivers look for it."""
+    """Postgres' routine name for this error, if drivers depend on it."""
 
     def __init__(self, message: str, *, span: Span | None = None, hint: str | None = None) -> None:
         super().__init__(message)
@@ -87,27 +87,27 @@ class Error(Exception):
         self.hint = hint
 
     def with_detail(self, detail: str) -> Self:
-        """The same error, which says more."""
+        """Set the details and return the error."""
         self.detail = detail
         return self
 
     def _render_traceback_(self) -> list[str]:
-        """The lines that IPython shows: where the caller's own code was, and the message.
+        """Return the lines that IPython prints: the caller's own frames, and the message.
 
-        Frames of this package, and errors that it has handled, are left out; an InternalError has all.
+        Frames of this package and handled errors are left out; an InternalError has all.
         """
         import traceback  # lazy: start-up does without it
 
         if isinstance(self, InternalError):
             return traceback.format_exception(self)
         frames = traceback.extract_tb(self.__traceback__)
-        last = next((place for place, one in enumerate(frames) if one.filename.startswith(PACKAGE)), None)
-        users = [one for one in frames[:last] if "/IPython/" not in one.filename]
-        shown = [*traceback.format_list(users), f"{type(self).__name__}: {self}"]
+        last = next((place for place, frame in enumerate(frames) if frame.filename.startswith(PACKAGE)), None)
+        users = [frame for frame in frames[:last] if "/IPython/" not in frame.filename]
+        lines = [*traceback.format_list(users), f"{type(self).__name__}: {self}"]
         cause = (
             [] if self.__cause__ is None else [f"caused by {type(self.__cause__).__name__}: {self.__cause__}"]
         )
-        return "\n".join([*(one.rstrip("\n") for one in shown), *cause]).split("\n")
+        return "\n".join([*(frame.rstrip("\n") for frame in lines), *cause]).split("\n")
 
     def __str__(self) -> str:
         parts = [self.message]
@@ -122,10 +122,10 @@ class InterfaceError(Error):
     """The Python API was used in a way it does not allow (a closed connection, a wrong argument)."""
 
 
-def check_argument(name: str, value: object, kinds: type | tuple[type, ...], what: str) -> None:
-    """Raise InterfaceError for an argument of a wrong type; a bool is no number."""
+def check_argument(name: str, value: object, kinds: type | tuple[type, ...], expected: str) -> None:
+    """Raise InterfaceError for an argument of the wrong type; a bool is not a number."""
     if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool):
-        raise InterfaceError(f"{name} is {value!r}, a {type(value).__name__}", hint=f"it is {what}")
+        raise InterfaceError(f"{name} is {value!r}, a {type(value).__name__}", hint=f"it is {expected}")
 
 
 class DatabaseError(Error):
@@ -135,14 +135,14 @@ class DatabaseError(Error):
 class DataError(DatabaseError):
     """A value is wrong: overflow, division by zero, a bad cast, a scalar subquery with two rows."""
 
-    narrow: bool = False
-    """Whether a DECIMAL could not hold a sum or a product, which a NUMERIC can."""
+    exceeds_decimal: bool = False
+    """Whether a sum or product exceeds DECIMAL but would fit NUMERIC."""
     operation: object = None
-    """The scalar that failed while rows were computed, by which the text's place is found."""
+    """Scalar that failed, from which the position in the text is found."""
 
 
 class EndlessError(DataError):
-    """A recursion has not come to its end after the rounds that it may take."""
+    """A recursion has not reached its fixed point within its limit of rounds."""
 
 
 class IntegrityError(DatabaseError):
@@ -154,7 +154,7 @@ class OperationalError(DatabaseError):
 
 
 class CanceledError(OperationalError):
-    """A statement was cancelled, by its user or by its time limit; nothing of it has happened."""
+    """A statement was canceled by its user or by its time limit; it has no effect."""
 
     sqlstate = "57014"
 
@@ -164,7 +164,7 @@ class ProgrammingError(DatabaseError):
 
 
 class PrivilegeError(ProgrammingError):
-    """Who asks may not do that. ``detail`` says more of why."""
+    """The role lacks a privilege; ``detail`` says why."""
 
     def __init__(
         self, message: str, *, span: Span | None = None, hint: str | None = None, detail: str | None = None
@@ -175,9 +175,9 @@ class PrivilegeError(ProgrammingError):
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One fault that was found in a program, as data. ``severity`` is ``error`` or ``warning``.
+    """One fault in a program, as data. ``severity`` is ``error`` or ``warning``.
 
-    ``notes`` are other places that the fault is about, each with what it has to do with it.
+    ``notes`` are related positions, each with an explanation.
     """
 
     code: str
@@ -188,7 +188,7 @@ class Diagnostic:
     severity: str = "error"
 
     def text(self) -> str:
-        """The message, the place with a caret under it, the notes and the hint."""
+        """Return the message, the position with a caret, the notes and the hint."""
         parts = [f"{self.severity}: {self.message}" if self.severity != "error" else self.message]
         if self.span is not None:
             parts.append(self.span.excerpt(column=True))
@@ -200,23 +200,23 @@ class Diagnostic:
 
 
 class DatalogError(ProgrammingError):
-    """A Datalog program is wrong; ``diagnostics`` are all its errors and warnings, at least one of them an
-    error.
-    """
+    """A Datalog program is wrong; ``diagnostics`` has all errors and warnings, at least one error."""
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
-        first = next(found for found in diagnostics if found.severity == "error")
+        first = next(diagnostic for diagnostic in diagnostics if diagnostic.severity == "error")
         super().__init__(first.message, span=first.span, hint=first.hint)
         self.diagnostics = diagnostics
 
     def __str__(self) -> str:
-        return "\n\n".join(found.text() for found in self.diagnostics if found.severity == "error")
+        return "\n\n".join(
+            diagnostic.text() for diagnostic in self.diagnostics if diagnostic.severity == "error"
+        )
 
 
 class SerializationError(OperationalError):
-    """A transaction cannot go on: another one has changed, and committed, what it changed or read.
+    """A transaction conflicts with a committed change of another one and was rolled back.
 
-    It has been rolled back; to try it again from its beginning is the right thing to do.
+    Run it again from its beginning.
     """
 
     def __init__(self, message: str) -> None:
@@ -231,23 +231,24 @@ class InternalError(DatabaseError):
     """A broken invariant of kpg itself: please report it."""
 
 
-class Waiting(BaseException):
-    """A statement cannot go on now: it is undone, and done again later.
+class WaitRequest(BaseException):
+    """A statement has to wait: it is rolled back and run again later.
 
-    No Exception: none but who runs the statement may catch it. ``wish`` is the lock that it waits for;
-    without one it waits ``seconds``. ``naps``: because it has called pg_sleep.
+    Not an Exception, since only the code that runs the statement may catch it. ``lock`` is the lock
+    that it waits for; without one it waits ``seconds``. ``is_sleeping`` means that it has called
+    pg_sleep.
     """
 
-    def __init__(self, wish: Any, seconds: float = 0.0, *, naps: bool = False) -> None:
-        super().__init__(wish)
-        self.wish = wish
+    def __init__(self, lock: Any, seconds: float = 0.0, *, is_sleeping: bool = False) -> None:
+        super().__init__(lock)
+        self.lock = lock
         self.seconds = seconds
-        self.naps = naps
+        self.is_sleeping = is_sleeping
 
 
-def no_text(wrong: bytes = b"\0") -> DataError:
-    """What bytes are refused with that are no text: those that are no UTF-8, and zero, which no text has."""
-    shown = " ".join(f"0x{byte:02x}" for byte in wrong)
-    error = DataError(f'invalid byte sequence for encoding "UTF8": {shown}')
+def encoding_error(invalid: bytes = b"\0") -> DataError:
+    """Return the error for bytes that are not text: invalid UTF-8, or a zero byte."""
+    hex_bytes = " ".join(f"0x{byte:02x}" for byte in invalid)
+    error = DataError(f'invalid byte sequence for encoding "UTF8": {hex_bytes}')
     error.sqlstate = "22021"
     return error

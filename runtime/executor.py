@@ -1,12 +1,13 @@
 """The executor interface: everything that the database knows of the process that runs its plans.
 
-The database (``kpg/``) compiles, keeps the catalog and reads results. An :class:`Executor` keeps tables,
-maintains installed plans, and owns the clock. Only data crosses the interface: names, schemas, plans, arrays
-of words, numbers, and user functions inside plans. Handles (:class:`Installation`, :class:`InputHandle`,
-:class:`RankLookup`) answer in the same data and never expose an operator or a table. So an executor can be in
-this process, on a server's thread, or many processes; ``runtime/executor_factory.py`` makes it.
+The database (``kpg/``) compiles, keeps the catalog and reads results. An :class:`Executor` stores
+tables, maintains installed plans, and owns the clock. Only data crosses the interface: names,
+schemas, plans, arrays of words, numbers, and user functions inside plans. Handles
+(:class:`Installation`, :class:`InputHandle`, :class:`RankLookup`) return the same data and never
+expose an operator or a table. So an executor can be in this process, on a server's thread, or in
+many processes; ``runtime/executor_factory.py`` creates it.
 
-:class:`Lasting` is the additional protocol of executors whose state survives the process.
+:class:`Persistence` has the methods for state that survives the process.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,13 +19,13 @@ from numpy.typing import NDArray
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.handles import (
     ArrangementInfo,
-    Berth,
     InputHandle,
     Installation,
+    LoadResult,
+    LoadRules,
+    LoadTarget,
     OperatorInfo,
-    Rules,
-    Taken,
-    Work,
+    WorkerStatistics,
 )
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.plan import Mfp, Plan
@@ -32,18 +33,20 @@ from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema
 
 if TYPE_CHECKING:
-    from kpg.runtime.storage.packs import Sharded, Vault
+    from kpg.runtime.storage.packs import Sharded, ShardStore
 
 Words = NDArray[np.int64]
 
 
 MANY: Final = 8192
-"""So many rows at once are shown to the recorder before they are appended: a thread of its own may pack them
-meanwhile, and to wake it takes about as long as to append a thousand."""
+"""Rows of an insert from which the recorder is offered them before they are appended.
+
+Another thread may pack them meanwhile; waking it takes about as long as appending a thousand rows.
+"""
 
 
-class Changed(Protocol):
-    """What one epoch changed in one table: rowids that went (-1), then rowids that came (+1)."""
+class TableChanges(Protocol):
+    """Changes of one table in one epoch: rowids deleted (-1), then rowids inserted (+1)."""
 
     @property
     def epoch(self) -> int: ...
@@ -56,382 +59,416 @@ class Changed(Protocol):
 
 
 class Recorder(Protocol):
-    """Who keeps what is committed."""
+    """Change recorder: makes commits durable."""
 
-    def foresee(self, words: Words) -> Callable[[], Any] | None:
-        """Many rows ``int64[ncols, n]``, contiguous, are being appended to a table, and may be committed.
+    def prepare_rows(self, words: Words) -> Callable[[], Any] | None:
+        """Offer many rows ``int64[ncols, n]``, contiguous, that are being appended and may be committed.
 
-        What gives something to be told again of these rows by ``Executor.foreseen``; they must not change
-        before it has. None if there is nothing.
+        Returns None, or a function whose result ``Executor.prepared_rows`` returns for these rows. The rows
+        must not change before the function has returned.
         """
 
-    def load(self) -> None:
-        """Rows that come now are loaded in bulk: until the next commit they are written once, if they can."""
+    def begin_bulk_load(self) -> None:
+        """Announce a bulk load: if possible, the rows until the next commit are written only once."""
 
-    def shelve(self, count: int) -> list[int]:
-        """Numbers of so many packs that workers write rows into, for the next commit to name."""
+    def reserve_packs(self, count: int) -> list[int]:
+        """Reserve numbers of packs that workers write rows to, for the next commit to reference."""
 
-    def unshelve(self, numbers: Collection[int]) -> None:
-        """No commit is going to name them."""
+    def release_packs(self, numbers: Collection[int]) -> None:
+        """Release numbers that no commit will reference."""
 
-    def expect(self, changed: Sequence[Changed]) -> None:
-        """Changes are going through everything installed, to be recorded or cancelled afterwards."""
+    def prepare(self, changes: Sequence[TableChanges]) -> None:
+        """Announce changes that a step is processing, to be recorded or cancelled afterwards."""
 
     def cancel(self) -> None:
-        """They never were; or, where they are recorded, something else is the case than what is recorded."""
+        """Cancel the announced changes; if they have been recorded, record their undoing."""
 
-    def record(self, epoch: int, changed: Sequence[Changed]) -> None:
-        """Keep the changes that lead to an epoch; if this raises, they never were."""
+    def record(self, epoch: int, table_changes: Sequence[TableChanges]) -> None:
+        """Make the changes up to an epoch durable; if this raises, the step is rolled back."""
 
 
-class Lasting(Protocol):
-    """See the module."""
+class Persistence(Protocol):
+    """Methods of an executor for state that survives the process."""
 
     recorder: Recorder | None
-    """Asked at the end of each step, before anything is final."""
-    tables_made: int
-    """The highest number that a table has had."""
+    """Called at the end of each step, before any operator commits."""
+    last_table_number: int
+    """Highest table number in use so far."""
 
     def vacuum(self, relations: Collection[str]) -> int:
-        """Give up what deleted rows of tables take, and what the traces of these and of views keep of earlier
+        """Free deleted rows of tables and compact the traces of these tables and views.
 
-        epochs. How many rows had their places given up; not with pending changes.
+        Returns the number of freed rows. Not allowed with pending changes.
         """
 
     def capture(self) -> object:
-        """All that tables and installations keep, as data; not with pending changes."""
+        """Return the state of all tables and installations as data; not allowed with pending changes."""
 
     def restore(
-        self, state: object, read: Callable[[Any], Any], reread: Callable[[], Callable[[Any], Any]]
+        self, state: object, read: Callable[[Any], Any], make_reader: Callable[[], Callable[[Any], Any]]
     ) -> None:
-        """Have tables and installations that are then made keep what they kept where it was captured.
+        """Provide captured state to tables and installations that are created afterwards.
 
-        The executor must be new; ``read`` gives the arrays of what stands for them in the state,
-        ``reread`` makes such a reader for a branch, beside which this one goes on.
+        The executor must be new. ``read`` returns the arrays for their references in the state.
+        ``make_reader`` makes such a reader for a branch, while this executor continues.
         """
 
     @property
-    def versions_restored(self) -> Mapping[str, object]:
-        """What tables and operators were when they had just been restored, as captured leaves tell it."""
+    def restored_versions(self) -> Mapping[str, object]:
+        """Versions of tables and operators right after their restore, in the form of captured leaves."""
 
-    def restored(self) -> list[str]:
-        """All is there that is to keep what it kept; what of it had to be computed."""
+    def finish_restore(self) -> list[str]:
+        """End the restore and return descriptions of what had to be recomputed."""
 
-    def keeps(self, table: str, uniques: Sequence[str]) -> bool:
-        """Whether a table keeps what it kept, unique in nothing but what was added under these names."""
+    def has_restored(self, table: str, uniques: Sequence[str]) -> bool:
+        """Return whether a table's state was restored, with exactly these unique constraints."""
 
-    def replay(self, epoch: int, table: str, gone: Words, rowids: Words, words: Words) -> None:
-        """Do again what an epoch did to a table: rows that went, and ``words[ncols, n]`` that came."""
+    def replay(self, epoch: int, table: str, deleted: Words, rowids: Words, words: Words) -> None:
+        """Reapply an epoch's changes of a table: deleted rows, and inserted rows ``words[ncols, n]``."""
 
-    def replayed(self, epoch: int) -> None:
-        """Take all that was done again through everything installed: it is as of an epoch."""
+    def step_replayed(self, epoch: int) -> None:
+        """Process all replayed changes in one step, which ends at ``epoch``."""
 
 
 MAX_TIME: Final = 2**62
-"""Times are below it: two of them can be added up in 64 bits."""
+"""Upper bound of times: the sum of two fits 64 bits."""
 
 
-class Landing(Protocol):
-    """The way in for rows that do not come through this process: straight to the workers that own them."""
+class LoadStaging(Protocol):
+    """Load path for rows that go directly to the workers that own them."""
 
-    def open(self, table: str) -> Berth:
-        """Have workers take rows of a table; OperationalError where they could not keep them."""
+    def open(self, table: str) -> LoadTarget:
+        """Prepare workers to receive rows of a table.
 
-    def take(self, berth: Berth, attempts: Sequence[int], rules: Rules | None) -> Taken:
-        """Have what has come by these attempts, in their order, be rows of the table.
-
-        Raises, with nothing changed, IntegrityError for a row that the table does not take, and what
-        ``rules`` do. Without rules only the caller can tell, who has to insert them.
+        Raises:
+            OperationalError: If they could not keep the rows.
         """
 
-    def dangling(
+    def commit_load(self, target: LoadTarget, attempts: Sequence[int], rules: LoadRules | None) -> LoadResult:
+        """Add the rows of these attempts, in order, to the table.
+
+        Without ``rules`` only the caller can check the rows, and inserts them itself.
+
+        Raises:
+            IntegrityError: With nothing changed, for a row that violates a constraint; also whatever
+            ``rules`` raise.
+        """
+
+    def find_dangling_row(
         self, table: str, rowids: tuple[int, int], columns: tuple[int, ...], target: str,
-        target_columns: tuple[int, ...], *, whole: bool,
+        target_columns: tuple[int, ...], *, is_full: bool,
     ) -> Words | None:  # fmt: skip
-        """Of rows that workers have taken the first whose key in some columns no row of the target has.
+        """Return the first row loaded by workers whose key in some columns no row of the target table has.
 
-        ``int64[ncols, 1]``, or no row; None if only the caller can tell. A key with a NULL in it means none,
-        unless ``whole`` ones are asked for and some of it is there.
+        The result is ``int64[ncols, 1]``, or empty; None if only the caller can check. A key with a NULL is
+        skipped, unless ``is_full`` (MATCH FULL) is set and some of it is not NULL.
         """
 
-    def close(self, berth: Berth) -> None:
-        """What has come and was not taken is nobody's any more."""
+    def close(self, target: LoadTarget) -> None:
+        """Discard received rows that were not committed."""
 
 
-class Executor(Lasting, Protocol):
-    """Tables, installed plans, inputs, and one clock for all of them. For one thread at a time.
+class Executor(Persistence, Protocol):
+    """Tables, installed plans, inputs, and one clock for all of them. Used by one thread at a time.
 
-    Tables are changed at any time; a change is pending until a step has taken it, and in tables only. A step
-    takes everything or, whatever it raises, nothing. Ctrl-C waits for a moment at which nothing is half done.
+    A change of a table is pending, and visible only in the table, until a step processes it. A step is
+    atomic, whatever it raises. Ctrl-C is deferred to points where no change is half done.
     """
 
-    # Rows that workers have written
+    # Rows written by workers
 
-    vault: "Vault | None"
-    """Where they are, if the database is in a folder."""
+    shard_store: "ShardStore | None"
+    """Store of these rows, if the database is in a folder."""
 
     @property
-    def pinned(self) -> set[int]:
-        """The packs that workers may still read."""
+    def pinned_packs(self) -> set[int]:
+        """Packs that workers may still read."""
 
-    def sharded(self, table: str, rowids: Words) -> "list[tuple[int, Sharded]]":
-        """Where rows that have come begin that only workers have, and what they have written; or nothing."""
+    def shard_ranges(self, table: str, rowids: Words) -> "list[tuple[int, Sharded]]":
+        """Return first rowids and shards of the newest rows that only workers have; empty if there are none."""
 
-    def replay_shards(self, epoch: int, table: str, start: int, sharded: "Sharded") -> None:
-        """As ``replay``, of rows from a rowid on that workers have written."""
+    def replay_shards(self, epoch: int, table: str, start: int, shards: "Sharded") -> None:
+        """Replay rows that workers have written, from rowid ``start`` on."""
 
     # The clock
 
     @property
     def epoch(self) -> int:
-        """The last epoch whose effects are in everything installed."""
+        """Last epoch whose effects are in everything installed."""
 
     @property
-    def stepping(self) -> bool:
-        """Whether operators run now, and with them perhaps functions of the user's."""
+    def is_stepping(self) -> bool:
+        """Whether operators are running, and with them perhaps user functions."""
 
     @property
     def has_pending(self) -> bool:
-        """Whether some table has changes that no step has taken."""
+        """Whether a table has changes that no step has processed."""
 
     def close_epoch(self) -> object:
         """End the open epoch, with the tables' pending changes."""
 
-    def close_epochs(self, table: str, counts: Sequence[int], gone: Words | None = None) -> object:
-        """End an epoch for each count of rows of a table, and each row that is gone from it, if not -1.
+    def close_epochs(self, table: str, counts: Sequence[int], deleted: Words | None = None) -> object:
+        """Close an epoch for each row count and each row of ``deleted`` (-1: none).
 
-        The rows came last, in this order, and nothing else is pending.
+        The inserted rows are the newest, in this order, and nothing else is pending.
         """
 
     def step(self) -> object:
-        """Take all closed epochs, and pending changes as one more, through everything."""
+        """Process all closed epochs, and pending changes as one more."""
 
     def advance(self) -> object:
-        """Take what inputs hold before the least of their times through everything."""
+        """Process the buffered updates of inputs before the least of their times."""
 
     def rollback(self) -> object:
-        """Throw away every change that no step has taken."""
+        """Discard all changes that no step has processed."""
 
     def close(self) -> None:
-        """Give everything up."""
+        """Release all resources."""
 
     # Tables: rows are words ``int64[ncols, n]``, in the order of the schema's columns
 
     @property
     def dictionary(self) -> Dictionary:
-        """The strings that text words stand for."""
+        """Dictionary of the text words."""
 
     def create_table(self, name: str, schema: Schema, number: int | None = None) -> object:
-        """A new, empty table; with a number, the one that had it in an earlier life of the database."""
+        """Create an empty table; ``number`` is that of the same table before the database was reopened."""
 
     def table_number(self, table: str) -> int:
-        """A number that no other table, before or after this one, has."""
+        """Return a number that no other table has or had."""
 
     def rename_table(self, old: str, new: str) -> None:
-        """Have a table be another name's; what is installed keeps reading it."""
+        """Rename a table; installed plans continue to read it."""
 
     def savepoint(self) -> object:
-        """The present state of all tables, for :meth:`rollback_to`."""
+        """Return the current state of all tables, for :meth:`rollback_to`."""
 
     def rollback_to(self, savepoint: object) -> None:
-        """Throw away what has changed in tables since a savepoint that is from after the last step."""
+        """Discard the changes of tables since a savepoint that is later than the last step."""
 
-    def changing(self) -> list[str]:
-        """The tables that may have changes which no epoch has taken."""
+    def tables_with_changes(self) -> list[str]:
+        """Return the tables that may have changes outside any closed epoch."""
 
-    def changed_since(self, savepoint: object) -> list[tuple[str, Words, Words, Words]]:
-        """Of each table that has changed since a savepoint, or since the last step if it is None: its name,
+    def changes_since(self, savepoint: object) -> list[tuple[str, Words, Words, Words]]:
+        """Return the changes of each table since a savepoint, or since the last step for None.
 
-        rowids of deleted rows that were there before, rowids of rows that have come, and these rows.
+        For each changed table: its name, the deleted rowids that existed before, the inserted rowids, and
+        their rows.
         """
 
     def drop_table(self, name: str) -> None:
-        """Forget a table that nothing installed reads."""
+        """Drop a table that no installation reads."""
 
     def insert(self, table: str, words: Words) -> Words:
-        """Append rows; their rowids. IntegrityError, nothing changed, for a NULL or key that may not be."""
+        """Append rows and return their rowids.
+
+        Raises:
+            IntegrityError: With nothing changed, for a NULL in a required column or a duplicate key.
+        """
 
     @property
-    def landing(self) -> Landing | None:
-        """The way in that goes past this process; None if there is none."""
+    def load_staging(self) -> LoadStaging | None:
+        """Load path that bypasses this process; None if there is none."""
 
     def delete(self, table: str, rowids: Words) -> None:
-        """Delete live rows. IntegrityError, with nothing changed, if one is not live or given twice."""
+        """Delete live rows.
+
+        Raises:
+            IntegrityError: With nothing changed, if a row is not live or occurs twice.
+        """
 
     def find(self, table: str, keys: Words) -> Words:
-        """The rowid of the row with each primary key ``keys[k, n]``, or -1."""
+        """Return the rowid of the row with each primary key ``keys[k, n]``, or -1."""
 
     def match(self, table: str, rows: Words) -> Words:
-        """For each given row the rowid of one equal to it, or -1; equal ones get different rowids."""
+        """Return for each row the rowid of an equal one, or -1; equal rows get different rowids."""
 
     def add_unique(self, table: str, name: str, columns: tuple[int, ...], *, nulls_distinct: bool) -> None:
-        """Have no two rows be the same in some columns from now on; IntegrityError if two are.
+        """Add a unique constraint; with ``nulls_distinct`` rows with a NULL in the key never conflict.
 
-        Rows with a NULL among them are never the same if NULLs are distinct.
+        Raises:
+            IntegrityError: If existing rows violate it.
         """
 
     def drop_unique(self, table: str, name: str) -> None:
-        """Let rows be the same in what was added under a name."""
+        """Drop the unique constraint of that name."""
 
     def set_required(self, table: str, column: int, *, required: bool) -> None:
-        """Let NULLs into a column no more, or again; IntegrityError if there are some."""
+        """Set or drop NOT NULL on a column.
+
+        Raises:
+            IntegrityError: If the column has NULLs.
+        """
 
     def set_schema(self, table: str, schema: Schema) -> Schema:
-        """Have a table's columns be called otherwise, with the same types and key; what they were called."""
+        """Rename a table's columns, with unchanged types and key, and return the previous schema."""
 
     def find_unique(self, table: str, columns: tuple[int, ...], keys: Words) -> Words:
-        """As :meth:`find`, by columns that the table is unique in."""
+        """Return :meth:`find` by the columns of a unique constraint."""
 
     def find_all(self, table: str, columns: tuple[int, ...], keys: Words) -> tuple[Words, Words]:
-        """Of the rows with one of the keys ``keys[k, n]`` in some columns, the key's position and the rowid.
+        """Return key position and rowid of the rows with one of the keys ``keys[k, n]`` in some columns.
 
-        O(keys + rows found) once an index is there, which the first such question builds.
+        O(keys + rows found) once an index exists, which the first call builds.
         """
 
     def rowids(self, table: str) -> Words:
-        """The rowids of all rows."""
+        """Return the rowids of all rows."""
 
-    def live(self, table: str, rowids: Words) -> Words:
-        """Those of some rowids whose rows are there."""
+    def filter_live(self, table: str, rowids: Words) -> Words:
+        """Return those rowids whose rows are live."""
 
     def fetch(self, table: str, rowids: Words) -> Words:
-        """The rows with these rowids."""
+        """Return the rows with these rowids."""
 
     def parts(self, table: str, rowids: Words) -> list[tuple[Words, Words]]:
-        """As :meth:`fetch`, of rows that are there, ascending, in parts; good until the next commit."""
+        """Return :meth:`fetch` of live rows with ascending rowids, in parts.
 
-    def filled(self, table: str, rowids: Words) -> list[tuple[int, int, int, Words]]:
-        """Of rows that have just come, ascending, stretches that are the first rows of a group: from which
-
-        place to which, the group's number, and its columns ``int64[ncols, room]``.
+        The parts are valid until the next commit.
         """
 
-    def foreseen(self, table: str, rowids: Words) -> list[tuple[int, int, Any]]:
-        """Of rows that have just come, ascending, stretches that ``Recorder.foresee`` was asked about: from
+    def leading_ranges(self, table: str, rowids: Words) -> list[tuple[int, int, int, Words]]:
+        """Return the ranges of new rows, ascending, that start at the beginning of a row group.
 
-        which place to which, and what it said.
+        Each is (start and end position, group number, columns ``int64[ncols, room]``).
+        """
+
+    def prepared_rows(self, table: str, rowids: Words) -> list[tuple[int, int, Any]]:
+        """Return the ranges of new rows, ascending, that ``Recorder.prepare_rows`` has prepared.
+
+        Each is (start and end position, result of the preparation).
         """
 
     def scan(self, table: str, columns: Sequence[int] | None = None, *, committed: bool = False) -> Words:
-        """All rows, or of all rows some columns; ``committed``: without pending changes."""
+        """Return all rows, or some columns of them; with ``committed``, without pending changes."""
 
     def count(self, table: str) -> int:
-        """The number of rows, pending changes included."""
+        """Return the number of rows, including pending changes."""
 
     # Plans
 
     def install(
-        self, name: str, plan: Plan, *, isolated: bool = False, then: int | None = None, own: bool = False
+        self,
+        name: str,
+        plan: Plan,
+        *,
+        isolated: bool = False,
+        as_of: int | None = None,
+        reads_pending: bool = False,
     ) -> Installation:
-        """Build what of the plan is not there yet, fill it, and keep it up to date.
+        """Build the missing operators of a plan, hydrate them, and maintain its result.
 
-        An ``isolated`` installation shares nothing and reads the tables with their pending changes, or
-        everything as it was after the epoch ``then`` (ProgrammingError for what is not known of then), with
-        pending changes of tables if they are ``own``.
-        Raises what evaluating the plan raises; then nothing has changed.
+        An ``isolated`` installation shares no operator and reads the tables with their pending changes.
+        With ``as_of`` it reads everything as it was after that epoch, and with ``reads_pending`` also the
+        pending changes of tables.
+
+        Raises:
+            ProgrammingError: If the history does not reach back to ``as_of``.
+            Error: Whatever the evaluation raises; then nothing has changed.
         """
 
-    def uninstall(self, installed: Installation) -> None:
-        """Drop an installation, if it is still there; what nobody else holds is freed."""
+    def uninstall(self, installation: Installation) -> None:
+        """Remove an installation, if it exists; operators without other users are freed."""
 
-    def preview(self, installed: Installation) -> Updates:
-        """What the pending changes of tables, which are then undone, would change in it; consolidated."""
+    def preview(self, installation: Installation) -> Updates:
+        """Return, consolidated, what the tables' pending changes would change, and discard these."""
 
-    def watch(self, installed: Installation) -> None:
+    def watch(self, installation: Installation) -> None:
         """Start capturing its changes."""
 
-    def unwatch(self, installed: Installation) -> None:
-        """Stop capturing its changes, and forget those not drained."""
+    def unwatch(self, installation: Installation) -> None:
+        """Stop capturing its changes and discard those not drained."""
 
     def evaluate(self, mfp: Mfp, rows: Words) -> tuple[Words, Words | None]:
-        """Map, filter and project rows ``int64[w, n]``; also the positions of those that passed, None if all.
+        """Map, filter and project rows ``int64[w, n]``.
 
-        DataError when an operation that counts fails.
+        Also return the positions of passing rows, None for all.
+
+        Raises:
+            DataError: If an operation fails whose result is needed.
         """
 
     # Branches
 
     def fork(self, interrupt: DeferredInterrupt) -> "Executor":
-        """Another executor with the same tables and strings; what changes in either does not in the other.
+        """Return another executor with the same tables and strings.
 
-        Until :meth:`complete` is called, it takes from this one what plans have computed that it installs.
+        Later changes of either do not affect the other. Until :meth:`finish_fork` is called, plans installed
+        there reuse results that this executor has computed.
         """
 
-    def complete(self) -> None:
-        """All is installed that was installed in the executor that this one was forked of."""
+    def finish_fork(self) -> None:
+        """End the fork: all plans of the original executor have been installed."""
 
-    # The past, of which nothing is kept at first
+    # History, which is disabled at first
 
-    def keep_past(self) -> None:
-        """Keep what tables are from now on, until it is forgotten."""
+    def enable_history(self) -> None:
+        """Keep the history of tables from now on."""
 
-    def remember(self, installed: Installation) -> None:
-        """Keep what changes in an installation from now on, until it is forgotten."""
+    def keep_changes(self, installation: Installation) -> None:
+        """Keep the changes of an installation from now on, as its history."""
 
-    def known_since(self, table: str) -> int | None:
-        """The epoch since which a table is known; None if it is known as it is now only."""
+    def history_since(self, table: str) -> int | None:
+        """Return the epoch since which a table's history is known; None without history."""
 
-    def is_new(self, table: str) -> None:
-        """There was no table of this name before this epoch, so that all before know it: it had no rows."""
+    def mark_new(self, table: str) -> None:
+        """Record that the table did not exist before this epoch: at earlier epochs it has no rows."""
 
-    def tells(self, table: str, epoch: int) -> bool:
-        """Whether the rows that a table had at an epoch are known; one that was made later had none."""
+    def is_known_at(self, table: str, epoch: int) -> bool:
+        """Return whether a table's rows at an epoch are known; a table created later has none."""
 
-    def changed(self, table: str, since: int) -> tuple[Words, Words]:
-        """Rowids of rows that were there after an epoch and are gone, and of those that came since.
+    def changes_after(self, table: str, epoch: int) -> tuple[Words, Words]:
+        """Return the rowids deleted and inserted after an epoch that the table's history covers."""
 
-        The table must be known since then.
-        """
+    def restart_history(self, table: str, epoch: int) -> None:
+        """Restart a table's history at an epoch, at which its definition has changed."""
 
-    def known_from(self, table: str, epoch: int) -> None:
-        """What was known of a table before an epoch is not of what it is now."""
+    def disable_history(self) -> None:
+        """Drop all history and stop keeping it."""
 
-    def drop_past(self) -> None:
-        """Keep nothing of the past any more."""
-
-    def forget_past(self, epoch: int) -> None:
-        """Forget what was before an epoch."""
+    def drop_history_before(self, epoch: int) -> None:
+        """Drop the history before an epoch."""
 
     # Inputs
 
     def create_input(self, name: str, width: int) -> InputHandle:
-        """A new input of ``width`` columns, whose time is the next epoch."""
+        """Create an input of ``width`` columns, whose time is the next epoch."""
 
-    def forget_input(self, identity: str) -> None:
-        """Nobody steps an input any more, nor what it has buffered."""
+    def drop_input(self, identity: str) -> None:
+        """Drop an input with its buffered updates."""
 
-    def inputs_ended(self) -> bool:
-        """Whether inputs may have come to an end since this was last asked."""
+    def poll_ended_inputs(self) -> bool:
+        """Return whether inputs may have ended since the last call."""
 
-    def retire(self) -> None:
-        """Free what only made contents that can never change again."""
+    def free_final_operators(self) -> None:
+        """Free operators that are needed only to compute contents that can never change."""
 
-    # Profiles, and whether all is as it should be
+    # Statistics and consistency checks
 
     def table_bytes(self, table: str) -> int:
-        """The memory that a table and its indexes take."""
+        """Return the memory of a table and its indexes in bytes."""
 
-    def check(self, table: str) -> list[str]:
-        """What is wrong with the indexes of a table: nothing, unless memory or files were damaged."""
+    def check_indexes(self, table: str) -> list[str]:
+        """Return descriptions of errors in a table's indexes; empty unless memory or files were damaged."""
 
     def arrangements(self) -> list[ArrangementInfo]:
-        """Every index there is, in order of making."""
+        """Return all arrangements in order of creation."""
 
     def operators(self) -> list[OperatorInfo]:
-        """Every operator there is, with its work so far."""
+        """Return all operators with their work so far."""
 
 
-class SharedExecutor(Executor, Protocol):
-    """One of many workers."""
+class DistributedExecutor(Executor, Protocol):
+    """Executor with many workers."""
 
-    def work(self) -> list[Work]:
-        """What each of them keeps and has done."""
+    def worker_statistics(self) -> list[WorkerStatistics]:
+        """Return the state and work of each worker."""
 
-    def column(self, table: str, name: str) -> int:
-        """The place of a table's column, whose name is in any case."""
+    def column_position(self, table: str, name: str) -> int:
+        """Return the position of a table's column; the name is case insensitive."""
 
-    def home(self, table: str) -> int:
-        """The column whose words tell which of them has a row of a table, where nobody else has it."""
+    def home_column(self, table: str) -> int:
+        """Return the column whose words determine the worker of each row, for rows that only workers have."""
 
-    def leading_key(self, table: str) -> int:
-        """The first column of a table's primary key, or of all."""
+    def leading_key_column(self, table: str) -> int:
+        """Return the first column of a table's primary key, or 0 without one."""

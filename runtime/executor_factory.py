@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from kpg.runtime.errors import InterfaceError
-from kpg.runtime.executor import Executor, SharedExecutor
+from kpg.runtime.executor import DistributedExecutor, Executor
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.trace.merge import EFFORT
 from kpg.runtime.worker.worker import Worker
@@ -13,37 +13,41 @@ if TYPE_CHECKING:
     from kpg.runtime.cluster.messages import Crew
 
 MERGE_EFFORTS: Final = {"eager": 1 << 40, "default": EFFORT, "lazy": 1}
-"""For each row that comes to an index so many of each of its unfinished merges are merged: all, 4, or 1."""
+"""Rows of merge work, for each unfinished merge, per row inserted into an arrangement."""
 
 
 def processes(count: int, merge_effort: str) -> "Crew":
-    """So many workers in processes of this machine."""
-    from kpg.runtime.cluster.transport import Processes  # lazy: most databases have one worker
+    """Return workers in processes of this machine."""
+    from kpg.runtime.cluster.transport import ProcessMembers  # lazy: most databases have one worker
 
-    return Processes(count, _effort(merge_effort))
+    return ProcessMembers(count, _effort(merge_effort))
 
 
 def executors(session: Any, count: int, merge_effort: str) -> "Crew":
-    """So many workers, each a task of one stage of a Spark session."""
-    from kpg.runtime.cluster.transport import Network  # lazy: most databases have one worker
-    from kpg.runtime.spark.stage import Stage  # lazy: most databases have one worker
+    """Return workers that are tasks of one stage of a Spark session."""
+    from kpg.runtime.cluster.transport import NetworkMembers  # lazy: most databases have one worker
+    from kpg.runtime.spark.stage import BarrierStage  # lazy: most databases have one worker
 
-    return Network(count, _effort(merge_effort), Stage(session, count))
+    return NetworkMembers(count, _effort(merge_effort), BarrierStage(session, count))
 
 
-def shared_executor(
+def distributed_executor(
     crew: "Crew", placer: "Placer", merge_effort: str, interrupt: DeferredInterrupt
-) -> SharedExecutor:
-    """An executor whose operators are at the members of a crew, of plans that ``placer`` makes for them."""
+) -> DistributedExecutor:
+    """Return an executor whose operators run on the members of a crew.
+
+    ``placer`` adapts plans to them.
+    """
     from kpg.runtime.cluster.coordinator import Coordinator  # lazy: most databases have one worker
 
     return Coordinator(crew, placer, _effort(merge_effort), interrupt)
 
 
 def local_executor(merge_effort: str, interrupt: DeferredInterrupt) -> Executor:
-    """An executor in this process, whose steps Ctrl-C waits for as ``interrupt`` says.
+    """Return an executor in this process; ``interrupt`` defers Ctrl-C during its steps.
 
-    InterfaceError if there is no such merge effort.
+    Raises:
+        InterfaceError: If the merge effort is unknown.
     """
     return Worker(_effort(merge_effort), interrupt)
 

@@ -1,6 +1,6 @@
 """Handles of an executor: installed plans, inputs, ranks of rows, and statistics.
 
-Handles answer in words and numbers as of the last step, and never expose an operator or a table.
+Handles return words and numbers as of the last step, and never expose an operator or a table.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from kpg.runtime.plan import Mfp
 
 Words = NDArray[np.int64]
-NOTHING: Final[Mapping[int, int]] = MappingProxyType({})
+NO_FILTER: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What a view cost: to install, and in the last step."""
+    """Cost of a view: of its installation, and of the last step."""
 
     install_seconds: float
     arrangements_built: int
@@ -38,7 +38,7 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class ArrangementInfo:
-    """One shared index: what it is of, its size, and the views that hold it."""
+    """One shared arrangement: its description, its size, and the views that use it."""
 
     description: str
     rows: int
@@ -49,7 +49,7 @@ class ArrangementInfo:
 
 @dataclass(frozen=True, slots=True)
 class OperatorInfo:
-    """One operator: its place, its work since it was made, and the views that hold it."""
+    """One operator: its position, its work since its creation, and the views that use it."""
 
     position: int
     description: str
@@ -61,18 +61,18 @@ class OperatorInfo:
     seconds: float
     readers: tuple[str, ...]
     loop: int | None = None
-    """The place of the loop that it is in; None outside of loops."""
+    """Position of the enclosing loop; None outside loops."""
     arranged: bool = False
-    """Whether it is an index that others may share."""
+    """Whether it is an arrangement that others may share."""
     rounds: int = 0
-    """Of a loop: the rounds of its last step."""
+    """For a loop: the rounds of its last step."""
     step_seconds: float = 0.0
-    """What it took in the last step; 0 if it had nothing to do."""
+    """Time in the last step; 0 if it had no work."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverlayInfo:
-    """The overlay of an ego view: its sizes, how it was built, what is pushed, and what that is to cost."""
+    """Overlay of an ego view: its sizes, its construction, its push decisions, and their expected costs."""
 
     construction: str
     writers: int
@@ -80,20 +80,20 @@ class OverlayInfo:
     partials: int
     edges: int
     direct: int
-    """Edges there would be without partial aggregates."""
+    """Number of edges without partial aggregates."""
     sharing: float
     depth: float
-    """The mean over readers of the longest path from a writer."""
+    """Mean over readers of the longest path from a writer."""
     levels: tuple[tuple[int, int, int], ...]
-    """Of each level, how many nodes are pushed, how many pulled, and how many edges they have."""
+    """For each level, the numbers of pushed nodes, pulled nodes, and edges."""
     pushed: int
     pulled: int
     decided: str
     left: int
-    """Nodes that pruning has not decided."""
+    """Number of nodes that pruning leaves undecided."""
     write: float
     read: float
-    """Expected microseconds."""
+    """Expected microseconds, as in ``write``."""
     build_seconds: float
     bytes: int
     patches: int
@@ -102,8 +102,8 @@ class OverlayInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Heavy:
-    """A key of which one worker has more than its share: about ``rows`` of an index's ``total``."""
+class SkewedKey:
+    """Key with more than its share at one worker: about ``rows`` of an index's ``total``."""
 
     index: str
     key: str
@@ -111,212 +111,224 @@ class Heavy:
     total: int
 
     @property
-    def shown(self) -> str:
-        """In words."""
+    def description(self) -> str:
+        """Description for users."""
         return f"{self.index}: {self.key} has {self.rows / self.total:.0%} of {self.total} rows"
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What one worker keeps and has done: processor time, rows sent to others and from them, meetings."""
+class WorkerStatistics:
+    """State and work of one worker: processor time, rows sent and received, barriers."""
 
     rows: int
     bytes: int
     seconds: float
-    sent: int = 0
-    received: int = 0
-    meetings: int = 0
-    heavy: tuple[Heavy, ...] = ()
+    sent_rows: int = 0
+    received_rows: int = 0
+    barriers: int = 0
+    skewed_keys: tuple[SkewedKey, ...] = ()
 
 
 class RankLookup(Protocol):
-    """In which round of a recursion rows came: its state, to be asked between steps.
+    """State of a recursion that tells the round in which each row appeared; used between steps.
 
-    With ``gone``, rows count too that were there in some round and then no more.
+    With ``include_deleted``, rows count that appeared in some round and disappeared in a later one.
     """
 
     @property
     def width(self) -> int:
-        """The columns of a row."""
+        """Number of columns of a row."""
 
     def __len__(self) -> int:
-        """The number of rows that the state tells of."""
+        """Return the number of rows in the state."""
 
-    def of(self, rows: Words, *, gone: bool = False) -> Words:
-        """The rank of each row ``int64[w, n]``, -1 where it is not there. O(n)."""
+    def ranks_of(self, rows: Words, *, include_deleted: bool = False) -> Words:
+        """Return the rank of each row ``int64[w, n]``, -1 for a missing row. O(n)."""
 
-    def every(self, *, gone: bool = False) -> tuple[Words, Words]:
-        """All rows ``int64[w, n]`` and their ranks ``int64[n]``."""
+    def all_ranks(self, *, include_deleted: bool = False) -> tuple[Words, Words]:
+        """Return all rows ``int64[w, n]`` and their ranks ``int64[n]``."""
 
 
-class Offered(NamedTuple):
-    """Where rows are fetched, each place having some of them, by who knows the secret."""
+class ExportLocations(NamedTuple):
+    """Addresses from which an export's rows are fetched, with the secret that permits it.
 
-    places: list[tuple[str, int]]
+    Each has some of the rows.
+    """
+
+    addresses: list[tuple[str, int]]
     secret: bytes
     schemas: "list[pa.Schema]"
-    """The Arrow types of what each place has: where there are only NULLs, ``null``."""
+    """Arrow schema at each address; the type of a column with only NULLs is ``null``."""
 
 
-class Berth(NamedTuple):
-    """Where the rows of a load go: each place, by who knows the secret, has those that are its own.
+class LoadTarget(NamedTuple):
+    """Addresses to which a load sends its rows, with the secret that permits it.
 
-    A row is ``pmod(xxhash64(v), n)``'s among n places, where v is the word of its column ``home``, or its
-    text; that of a NULL is of place ``nulls``.
+    Each receives its own rows. Among n addresses, a row belongs to number ``pmod(xxhash64(v), n)``,
+    where v is the word of its column ``home``, or its text. A row with NULL there belongs to number
+    ``nulls``.
     """
 
     load: str
     table: str
-    places: list[tuple[str, int]]
+    addresses: list[tuple[str, int]]
     secret: bytes
     home: int
     nulls: int
 
 
 class Unique(NamedTuple):
-    """Columns that a table is unique in; rows with a NULL there are like no others if these are distinct."""
+    """Columns of a unique constraint; with ``nulls_distinct``, rows with a NULL in them never conflict."""
 
     columns: tuple[int, ...]
     nulls_distinct: bool = True
 
 
-class Rules(NamedTuple):
-    """What rows of a load are held to besides what their table does by itself.
+class LoadRules(NamedTuple):
+    """Constraints of a load's rows besides those of the table itself.
 
-    ``checks`` gives for a row one value for each CHECK; ``refuse`` raises the error for a row that fails one.
+    ``checks`` computes one value per CHECK for a row; ``raise_violation`` raises the error for a
+    failing row.
     """
 
     checks: "Mfp | None"
-    refuse: Callable[[NDArray[np.int64]], object] | None
+    raise_violation: Callable[[NDArray[np.int64]], object] | None
 
 
-class Taken(NamedTuple):
-    """How many rows of a load there are, and what the caller has to insert: or, if that is nothing because
+class LoadResult(NamedTuple):
+    """Number of a load's rows, and the rows that the caller has to insert.
 
-    workers have them, their rowids, from the first on and before the second.
+    If workers have the rows, the latter are empty and ``rowids`` is their range, end exclusive.
     """
 
     rows: int
-    left: Iterator[NDArray[np.int64]]
+    remaining: Iterator[NDArray[np.int64]]
     rowids: tuple[int, int] | None
 
 
-def not_offered() -> InterfaceError:
-    """Why contents that are in this process, or in memory of this machine, cannot be fetched."""
+def export_error() -> InterfaceError:
+    """Return the error for an export of contents that are only in this process or on this machine."""
     return InterfaceError(
-        "Spark reads views from workers on Spark, which this database has not",
+        "Spark reads views from workers on Spark, which this database does not have",
         hint="open it with spark=session, or give session.createDataFrame(view.arrow())",
     )
 
 
 class Installation(Protocol):
-    """A plan that is kept up to date. What is read is as of the last step."""
+    """A plan whose result is maintained. Reads are as of the last step."""
 
     @property
     def name(self) -> str:
-        """What the plan was installed as."""
+        """Name under which the plan was installed."""
 
     @property
     def stats(self) -> Stats:
-        """What it cost."""
+        """Cost of the plan."""
 
     @property
-    def place(self) -> int:
-        """The place of the operator whose contents it has (``OperatorInfo.position``)."""
+    def operator_position(self) -> int:
+        """Position of the output operator (``OperatorInfo.position``)."""
 
     @property
-    def watched(self) -> bool:
+    def is_watched(self) -> bool:
         """Whether changes are captured."""
 
     @property
     def size(self) -> int:
-        """About how many rows the contents have."""
+        """Approximate number of rows."""
 
-    def rows(self, equal: Mapping[int, int] = NOTHING) -> tuple[Words, Words]:
-        """The contents: distinct rows ``int64[width, m]`` and their multiplicities ``int64[m]``.
+    def rows(self, equal: Mapping[int, int] = NO_FILTER) -> tuple[Words, Words]:
+        """Return the contents: distinct rows ``int64[width, m]`` and their multiplicities ``int64[m]``.
 
-        Rows that have other words than these in these columns may be left out: who asks looks at what comes.
+        Rows without the words ``equal`` (by column) may be missing; the caller filters the result.
         """
 
-    def matching(self, prefix: Sequence[int]) -> tuple[Words, Words]:
-        """The rows that begin with these words, and their multiplicities; the output must be arranged."""
+    def rows_with_prefix(self, prefix: Sequence[int]) -> tuple[Words, Words]:
+        """Return the rows that begin with these words, and their multiplicities.
+
+        The output must be an arrangement.
+        """
 
     def rows_of(self, keys: Words) -> tuple[NDArray[np.bool_], Words]:
-        """Of an ego view, which of some readers have a row, and rows for all of them."""
+        """Return, for an ego view, which readers have a row, and rows for all of them."""
 
-    def lists_of(self, keys: Words) -> tuple[Words, Words] | None:
-        """Of an ego view whose values are arrays, how long readers' are, and the elements; None: by rows."""
+    def arrays_of(self, keys: Words) -> tuple[Words, Words] | None:
+        """Return, for an ego view with array values, their lengths by reader, and the elements.
+
+        Returns None otherwise.
+        """
 
     def overlay(self) -> "OverlayInfo | None":
-        """What an ego view is computed by; None of others."""
+        """Return the overlay's statistics for an ego view; None otherwise."""
 
-    def decide(self) -> None:
-        """Have an ego view's labels be decided anew, by what was observed."""
+    def decide_pushes(self) -> None:
+        """Recompute an ego view's push decisions from the observed traffic."""
 
-    def choose(self, readers: Words | None) -> object:
-        """Of an ego view that is watched, have changes of these readers be captured only; None: of all."""
+    def capture_readers(self, readers: Words | None) -> object:
+        """Restrict the captured changes of a watched ego view to these readers; None captures all."""
 
     def drain(self) -> list[Updates]:
-        """The consolidated changes of each step since the last call; it must be watched."""
+        """Return the consolidated changes of each step since the last call; it must be watched."""
 
     @property
-    def remembers(self) -> int | None:
-        """The epoch since which all changes are kept; None if they are not."""
+    def history_since(self) -> int | None:
+        """Epoch since which all changes are kept; None if they are not kept."""
 
-    def changes(self, since: int) -> list[Updates]:
-        """The changes after an epoch since which they are kept: consolidated, step by step."""
+    def changes_after(self, since: int) -> list[Updates]:
+        """Return the kept changes after an epoch, consolidated, step by step."""
 
-    def rows_then(self, epoch: int) -> tuple[Words, Words]:
-        """As :meth:`rows`, as of an epoch since which changes are kept."""
+    def rows_as_of(self, epoch: int) -> tuple[Words, Words]:
+        """Return :meth:`rows` as of an epoch that the kept changes cover."""
 
-    def heard(self, listener: int) -> list[Updates]:
-        """What the plan's sink of that number got, in committed steps since the last call."""
+    def drain_sink(self, listener: int) -> list[Updates]:
+        """Return the updates of the plan's sink with that number in committed steps since the last call."""
 
-    def ignore(self, listener: int) -> None:
-        """Have a sink keep nothing more; what it has kept can still be heard."""
+    def close_sink(self, listener: int) -> None:
+        """Stop a sink; its buffered updates can still be drained."""
 
-    def offered(self, names: Sequence[str], types: Sequence[Type]) -> AbstractContextManager[Offered]:
-        """Have others fetch the contents from where they are, the columns that have names.
+    def export(self, names: Sequence[str], types: Sequence[Type]) -> AbstractContextManager[ExportLocations]:
+        """Let other processes fetch the named columns of the contents from the workers.
 
-        InterfaceError unless they are at workers that others reach.
+        Raises:
+            InterfaceError: If the contents are not on reachable workers.
         """
 
     def is_final(self) -> bool:
-        """Whether nothing in the plan can ever change again."""
+        """Return whether the contents can never change again."""
 
-    def own_state(self, prefix: str) -> tuple[int, int]:
-        """Rows and bytes of what only installations hold whose names begin with ``prefix``."""
+    def exclusive_state(self, prefix: str) -> tuple[int, int]:
+        """Return rows and bytes of state that only installations with names beginning with ``prefix`` use."""
 
     def ranks(self) -> RankLookup | None:
-        """The ranks of the rows, where the output is a recursive set; None if it is anything else."""
+        """Return the ranks of the rows if the output is a recursive set; None otherwise."""
 
     def first_rounds(self) -> tuple[Words, Words] | None:
-        """All rows that a least or greatest value in a loop was taken of, and the round that each came in.
+        """Return all input rows of a min or max in a loop, and the round in which each appeared.
 
-        None if the output is anything else.
+        Returns None otherwise.
         """
 
 
 class InputHandle(Protocol):
-    """Updates that a program gives, at times of its own, buffered until a step takes them.
+    """Updates of a program at times that it chooses, buffered until a step processes them.
 
-    ``time`` is the first at which something may still come, ``asked`` the one that was asked for last: a
-    commit that closes an epoch moves ``time`` past it.
+    ``time`` is the first time at which updates may follow, ``user_time`` the one that the program has
+    last set: a commit that closes an epoch moves ``time`` past it.
     """
 
     @property
     def identity(self) -> str:
-        """What plans call the input."""
+        """Identity of the input in plans."""
 
     @property
     def time(self) -> int: ...
 
     @property
-    def asked(self) -> int: ...
+    def user_time(self) -> int: ...
 
     @property
-    def open(self) -> bool:
-        """Whether something may still come."""
+    def is_open(self) -> bool:
+        """Whether updates may follow."""
 
     def stage(self, row: tuple[int, ...]) -> None:
         """Buffer one update: the words of its row, its time, not before ``time``, and its diff."""
@@ -324,14 +336,18 @@ class InputHandle(Protocol):
     def add(self, updates: Updates) -> None:
         """Buffer updates at times not before ``time``."""
 
-    def gather(self) -> None:
-        """Add up equal updates in the buffer. DataError if a sum of diffs does not fit 64 bits."""
+    def consolidate_buffer(self) -> None:
+        """Consolidate the buffer.
+
+        Raises:
+            DataError: If a sum of diffs does not fit 64 bits.
+        """
 
     def clear(self) -> int:
-        """Forget what is buffered; how many updates."""
+        """Discard the buffer and return the number of its updates."""
 
     def advance_to(self, time: int) -> None:
-        """Have nothing more come before ``time``."""
+        """Promise that no update before ``time`` will follow."""
 
     def close(self) -> None:
-        """Have nothing more come than what is buffered."""
+        """Promise that no update will follow."""

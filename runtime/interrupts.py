@@ -1,10 +1,9 @@
-"""Interrupts: Ctrl-C and cancellation take effect only at safe points, so no state is half changed.
+"""Interrupts: Ctrl-C and cancellation take effect only at safe points.
 
-:class:`DeferredInterrupt` defers SIGINT during a change until the step reaches a point where it can be
-undone. Parsing, binding and planning change nothing; they call :func:`checkpoint` at every step into the text
-or plan, and :func:`checked` sets the test that a checkpoint makes in this thread. Python code that goes
-through many values takes them in :func:`pieces`, with a safe point before each. :class:`DeepCalls` raises the
-recursion limit for deeply nested texts.
+:class:`DeferredInterrupt` defers SIGINT during a change until the step reaches a point where it can
+be undone. Parsing, binding and planning change nothing; they call :func:`checkpoint` throughout,
+and :func:`install_check` sets the check that a checkpoint runs in this thread. :class:`DeepCalls`
+raises the recursion limit for deeply nested texts.
 """
 
 import os
@@ -22,29 +21,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 EVERY: Final = 16
-"""Calls of which one asks: each of the others costs 50 ns."""
-_left: Final = [EVERY]
+"""Calls of :func:`checkpoint` per check; a call without a check costs 50 ns."""
+_calls_left: Final = [EVERY]
 _checks: Final = dict[int, Callable[[], object]]()
-"""By thread: what is asked at these."""
+"""Check by thread."""
 _lock: Final = Lock()
 
 
 def checkpoint() -> None:
-    """Raise the error that ends the present statement, if it is cancelled or has taken too long.
+    """Run this thread's check, now and then.
 
-    Called often while a statement is parsed, bound and planned, which changes nothing.
+    It raises the error that ends a canceled or timed-out statement. Called often during parsing,
+    binding and planning, which change nothing.
     """
-    _left[0] -= 1
-    if _left[0] < 0:
-        _left[0] = EVERY
+    _calls_left[0] -= 1
+    if _calls_left[0] < 0:
+        _calls_left[0] = EVERY
         check = _checks.get(get_ident())
         if check is not None:
             check()
 
 
 @contextmanager
-def checked(check: Callable[[], object]) -> Iterator[None]:
-    """Ask ``check`` at the checkpoints of this thread, within the block."""
+def install_check(check: Callable[[], object]) -> Iterator[None]:
+    """Run ``check`` at the checkpoints of this thread within the block."""
     thread = get_ident()
     before = _checks.get(thread)
     _checks[thread] = check
@@ -95,88 +95,89 @@ def pieces(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
 
 
 class DeepCalls:
-    """A context in which calls may go as deep as ``most``.
+    """Context that allows recursion up to ``max_depth``.
 
-    Python has one limit for all threads: the first context of any thread raises it, the last sets it back.
+    Python has one limit for all threads: the first context of any thread raises it, the last one
+    restores it.
     """
 
-    _inside = 0
-    _before = 0
+    _entered = 0
+    _previous_limit = 0
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_depth: int) -> None:
+        self._max_depth = max_depth
 
     def __enter__(self) -> None:
         with _lock:
             limit = sys.getrecursionlimit()
-            if not DeepCalls._inside:
-                DeepCalls._before = limit
-            if limit < self._most:
-                sys.setrecursionlimit(self._most)
-            DeepCalls._inside += 1
+            if not DeepCalls._entered:
+                DeepCalls._previous_limit = limit
+            if limit < self._max_depth:
+                sys.setrecursionlimit(self._max_depth)
+            DeepCalls._entered += 1
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         with _lock:
-            DeepCalls._inside -= 1
-            if not DeepCalls._inside:
-                sys.setrecursionlimit(DeepCalls._before)
+            DeepCalls._entered -= 1
+            if not DeepCalls._entered:
+                sys.setrecursionlimit(DeepCalls._previous_limit)
 
 
 Rows = tuple[NDArray[np.int64], NDArray[np.int64]]
 SIGINT: Final = int(signal.SIGINT)
 _signal = import_module("_signal")
-"""What ``signal`` wraps in order to make enum members, which takes ten times as long: 2.7 us, not 0.2."""
-_main = [threading.main_thread().ident]
-"""The thread to which Python delivers signals: after a fork, the one that forked."""
+"""Module behind ``signal``, which takes 0.2 us instead of 2.7 because it makes no enum members."""
+_main_thread = [threading.main_thread().ident]
+"""Thread to which Python delivers signals; after a fork, the one that forked."""
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: _main.__setitem__(0, threading.get_ident()))
+    os.register_at_fork(after_in_child=lambda: _main_thread.__setitem__(0, threading.get_ident()))
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 class Watch(Protocol):
-    """What looks at a step while it runs, and raises what ends it."""
+    """Check of a running step, which raises the error that ends it."""
 
-    def begin(self) -> None:
-        """Note that a step begins."""
+    def begin_step(self) -> None:
+        """Start to measure a step."""
 
     def __call__(self) -> None:
         """Raise an error if the step has to end."""
 
-    def room(self, wanted: int) -> None:
-        """Raise an error if there is no room for so many bytes more."""
+    def check_room(self, size: int) -> None:
+        """Raise an error if there is no memory for ``size`` more bytes."""
 
 
 class DeferredInterrupt:
-    """Context in which SIGINT only sets a flag; on :meth:`check`, and on leaving, its handler is called.
+    """Context in which SIGINT only sets a flag.
 
-    That is the handler that was in place before: Python's own raises KeyboardInterrupt, another may do
-    otherwise. Contexts nest: the outermost puts a handler in place and takes it away, unless somebody has
-    put another in its place meanwhile. Nothing is left behind, so whoever looks at the process's handler
-    between calls, or replaces it, need not know of this.
+    :meth:`check`, and the end of the context, call its handler. That is the previous handler: Python's
+    own raises KeyboardInterrupt. Contexts nest: the outermost one installs a handler and removes it,
+    unless other code has replaced it in between. Between calls the process's handler is unchanged, so
+    code that inspects or replaces it is not affected.
 
-    It does nothing where it cannot or must not: outside the main thread, to which Python delivers signals,
-    and where SIGINT is ignored, ends the process, or is handled by something that is not Python.
+    The context has no effect outside the main thread, to which Python delivers signals, and where
+    SIGINT is ignored, ends the process, or has a handler that is not Python code.
     """
 
     __slots__ = ("_active", "_depth", "_handler", "_previous", "pending", "watch")
 
     def __init__(self) -> None:
         self.pending = False
-        """Whether Ctrl-C was pressed, and its handler has not been called."""
+        """Whether Ctrl-C was pressed and its handler has not been called."""
         self.watch: Watch | None = None
-        """Who is asked at safe points, too, whether to go on."""
+        """Additional check at safe points."""
         self._depth = 0
         self._active = False
         self._previous: Any = None
-        self._handler = self._note
+        self._handler = self._record_signal
 
     def __enter__(self) -> "DeferredInterrupt":
         if not self._depth:
-            if threading.get_ident() == _main[0]:
+            if threading.get_ident() == _main_thread[0]:
                 self._begin()
             if self.watch is not None:
-                self.watch.begin()
-        # Last: where Ctrl-C is pressed before the handler is in place, the context is not entered.
+                self.watch.begin_step()
+        # Last: after Ctrl-C before the handler is installed, the context is not entered.
         self._depth += 1
         return self
 
@@ -186,29 +187,32 @@ class DeferredInterrupt:
         self._depth -= 1
         if self._active and not self._depth:
             self._active = False
-            found = _signal.signal(SIGINT, self._previous)
-            if found is not self._handler:
-                _signal.signal(SIGINT, found)
+            current = _signal.signal(SIGINT, self._previous)
+            if current is not self._handler:
+                _signal.signal(SIGINT, current)
             if self.pending:
                 self._handle()
 
     @property
-    def busy(self) -> bool:
-        """Whether a context is entered."""
+    def is_entered(self) -> bool:
+        """Whether a context is active."""
         return self._depth > 0
 
     def check(self) -> None:
-        """Call the handler, which usually raises KeyboardInterrupt, if Ctrl-C was pressed; then the watch."""
+        """Call the handler if Ctrl-C was pressed, which usually raises KeyboardInterrupt.
+
+        Then call the watch.
+        """
         if self.pending:
             self._handle()
         if self.watch is not None:
             self.watch()
 
-    def having_room(self, rows: Rows) -> Rows:
-        """Rows ``int64[width, n]`` and their multiplicities, if there is room for each as often as that."""
+    def check_room(self, rows: Rows) -> Rows:
+        """Return rows ``int64[width, n]`` and their multiplicities if memory suffices to repeat each row."""
         if self.watch is not None:
             data, diff = rows
-            self.watch.room(data.itemsize * data.shape[0] * int(diff.clip(0).sum()))
+            self.watch.check_room(data.itemsize * data.shape[0] * int(diff.clip(0).sum()))
         return rows
 
     def _handle(self) -> None:
@@ -225,10 +229,10 @@ class DeferredInterrupt:
         self._active = True
         _signal.signal(SIGINT, self._handler)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _record_signal(self, number: int, frame: FrameType | None) -> None:
         if self._active:
             self.pending = True
             return
-        # Somebody saw this handler during a context and has put it back after the end of it.
+        # Other code has read this handler during a context and has reinstalled it afterwards.
         _signal.signal(SIGINT, self._previous)
         self._previous(number, frame)

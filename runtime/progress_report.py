@@ -1,7 +1,7 @@
-"""Progress of long work, for a terminal or a notebook.
+"""Progress reporting of long operations, for a terminal or a notebook.
 
-Long operations report how far they are, at almost no cost while nobody observes. A process has at most one
-observer.
+Long operations report their progress at almost no cost without an observer. A process has at most
+one observer.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -11,43 +11,46 @@ from typing import Final, Protocol, TypeVar
 T = TypeVar("T")
 
 
-class Tell(Protocol):
-    """Told again and again, as often as one likes, how far the work has come."""
+class ProgressCallback(Protocol):
+    """Callback that receives the progress; it may be called as often as needed."""
 
     def __call__(self, done: int, total: int | None = None, note: str = "") -> None:
-        """So much is done, of so much in all if that is known; ``note`` is what is just being done."""
+        """Report ``done`` of ``total`` units, if known; ``note`` describes the current item."""
 
 
-Looker = Callable[[str, str], AbstractContextManager[Tell]]
-"""Given what is to be done, and the unit in which it is counted, once it begins."""
+Observer = Callable[[str, str], AbstractContextManager[ProgressCallback]]
+"""Function from a task and its unit to a context that yields the callback."""
 
 
-def _unheard(done: int, total: int | None = None, note: str = "") -> None:
+def _ignore_progress(done: int, total: int | None = None, note: str = "") -> None:
     pass
 
 
-_NOBODY: Final = nullcontext[Tell](_unheard)
-_lookers: Final = list[Looker]()
+_NO_OBSERVER: Final = nullcontext[ProgressCallback](_ignore_progress)
+_observers: Final = list[Observer]()
 
 
-def look(looker: Looker | None) -> None:
-    """Have what is under way from now on be told to somebody else, or nobody."""
-    _lookers[:] = [] if looker is None else [looker]
+def set_observer(observer: Observer | None) -> None:
+    """Set or remove the observer of operations that begin from now on."""
+    _observers[:] = [] if observer is None else [observer]
 
 
-def looked_at() -> bool:
-    """Whether anybody is told."""
-    return bool(_lookers)
+def is_observed() -> bool:
+    """Return whether there is an observer."""
+    return bool(_observers)
 
 
-def work(what: str, unit: str) -> AbstractContextManager[Tell]:
-    """While within, something is done: ``with work("loading t", "rows") as tell: ... tell(rows)``."""
-    return _lookers[0](what, unit) if _lookers else _NOBODY
+def report_progress(task: str, unit: str) -> AbstractContextManager[ProgressCallback]:
+    """Return a context that reports a task.
+
+    ``with report_progress("loading t", "rows") as report: ... report(rows)``
+    """
+    return _observers[0](task, unit) if _observers else _NO_OBSERVER
 
 
-def counted(items: Sequence[T], what: str, unit: str) -> Generator[T, None, None]:
-    """The items, each of which is some work done when the next is asked for."""
-    with work(what, unit) as tell:
+def iterate_with_progress(items: Sequence[T], task: str, unit: str) -> Generator[T, None, None]:
+    """Yield the items and report each as done when the next is requested."""
+    with report_progress(task, unit) as tell:
         for place, item in enumerate(items):
             tell(place, len(items))
             yield item

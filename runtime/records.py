@@ -1,9 +1,10 @@
 """Dataclasses that generate their methods on first use, for fast startup.
 
-The standard library compiles up to six methods for each class at declaration. kpg declares hundreds of
-classes, of which a small program uses a part; that took a quarter of the time to the first answer. Here
-``__init__`` is compiled for the first instance, and the other methods are not compiled at all. Behaviour is
-that of ``dataclasses``, which finds the fields and makes the slots; type checkers see its ``dataclass``.
+The standard library compiles up to six methods for each class at declaration. kpg declares hundreds
+of classes, of which a small program uses a part; that took a quarter of the time to the first
+result. Here ``__init__`` is compiled for the first instance, and the other methods are not compiled
+at all. The behaviour is that of ``dataclasses``, which finds the fields and creates the slots; type
+checkers see its ``dataclass``.
 """
 
 import dataclasses
@@ -16,46 +17,50 @@ Function = Callable[..., Any]
 
 
 def _dataclass(cls: type | None = None, /, **options: Any) -> Any:
-    """As ``dataclasses.dataclass`` with eq, frozen, kw_only, repr, slots and weakref_slot; there is no order.
+    """Make a dataclass, with eq, frozen, kw_only, repr, slots and weakref_slot, but without order.
 
-    InitVar is not understood, nor a field that is called ``self``. ``frozen`` is not told to ``dataclasses``:
-    all classes of a hierarchy are made here.
+    InitVar and a field named ``self`` are not supported. All classes of a frozen hierarchy must use
+    this decorator, since ``dataclasses`` does not see ``frozen``.
     """
-    return _made(cls, **options) if cls is not None else lambda given: _made(given, **options)
+    return (
+        _make_dataclass(cls, **options)
+        if cls is not None
+        else lambda given: _make_dataclass(given, **options)
+    )
 
 
-def _made(
+def _make_dataclass(
     cls: type, *, eq: bool = True, frozen: bool = False, repr: bool = True, slots: bool = False, **rest: bool
 ) -> Any:
     if not cls.__doc__:
-        cls.__doc__ = cls.__name__  # else it would become the signature, which takes longer than all else
-    own = set(cls.__dict__)
-    if "__eq__" in own and cls.__dict__["__hash__"] is None:
-        own.remove("__hash__")  # Python's doing, and no choice of the class
-    made: Any = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=slots, **rest)
-    fields = dataclasses.fields(made)
-    functions: dict[str, Function | None] = {"__init__": _first_init(made, frozen)}
+        cls.__doc__ = cls.__name__  # otherwise dataclasses computes the signature, which takes longest
+    defined_names = set(cls.__dict__)
+    if "__eq__" in defined_names and cls.__dict__["__hash__"] is None:
+        defined_names.remove("__hash__")  # set by Python, not by the class
+    result: Any = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=slots, **rest)
+    fields = dataclasses.fields(result)
+    functions: dict[str, Function | None] = {"__init__": _first_init(result, frozen)}
     if repr:
-        functions["__repr__"] = _repr([field.name for field in fields if field.repr])
+        functions["__repr__"] = _make_repr([field.name for field in fields if field.repr])
     if eq:
-        functions["__eq__"] = _eq(_values([field.name for field in fields if field.compare]))
+        functions["__eq__"] = _make_eq(_values_getter([field.name for field in fields if field.compare]))
         hashing = [field.name for field in fields if (field.compare if field.hash is None else field.hash)]
-        functions["__hash__"] = _hash(_values(hashing)) if frozen else None
+        functions["__hash__"] = _make_hash(_values_getter(hashing)) if frozen else None
     if frozen:
-        functions |= _frozen(made, frozenset(field.name for field in fields))
+        functions |= _frozen_methods(result, frozenset(field.name for field in fields))
         if slots:
-            functions |= {"__getstate__": _state, "__setstate__": _restore}
+            functions |= {"__getstate__": _get_state, "__setstate__": _set_state}
     for name, function in functions.items():
-        if name not in own:
-            setattr(made, name, function)
-    return made
+        if name not in defined_names:
+            setattr(result, name, function)
+    return result
 
 
 def _first_init(cls: Any, frozen: bool) -> Function:
-    """An ``__init__`` that puts the compiled one in its place."""
+    """Return an ``__init__`` that replaces itself by the compiled one."""
 
     def __init__(self: Any, *args: Any, **named: Any) -> None:
-        compiled = _init(cls, frozen)
+        compiled = _compile_init(cls, frozen)
         if cls.__dict__.get("__init__") is __init__:
             cls.__init__ = compiled
         compiled(self, *args, **named)
@@ -63,8 +68,8 @@ def _first_init(cls: Any, frozen: bool) -> Function:
     return __init__
 
 
-def _init(cls: Any, frozen: bool) -> Function:
-    """The ``__init__`` that ``dataclasses`` would write."""
+def _compile_init(cls: Any, frozen: bool) -> Function:
+    """Return the ``__init__`` that ``dataclasses`` would generate."""
     names: dict[str, Any] = {"_absent": dataclasses.MISSING, "_set": object.__setattr__}
     positional, by_name, body = ["self"], list[str](), list[str]()
     for field in dataclasses.fields(cls):
@@ -91,8 +96,8 @@ def _init(cls: Any, frozen: bool) -> Function:
     return init
 
 
-def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """The function from an instance to the tuple of its values."""
+def _values_getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function from an instance to the tuple of its values."""
     match names:
         case []:
             return lambda one: ()
@@ -103,7 +108,7 @@ def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
             return attrgetter(*names)
 
 
-def _repr(names: list[str]) -> Function:
+def _make_repr(names: list[str]) -> Function:
     @recursive_repr()
     def __repr__(self: Any) -> str:
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
@@ -112,22 +117,22 @@ def _repr(names: list[str]) -> Function:
     return __repr__
 
 
-def _eq(values: Callable[[Any], tuple[Any, ...]]) -> Function:
+def _make_eq(values: Callable[[Any], tuple[Any, ...]]) -> Function:
     def __eq__(self: Any, other: object) -> Any:
         return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
 
     return __eq__
 
 
-def _hash(values: Callable[[Any], tuple[Any, ...]]) -> Function:
+def _make_hash(values: Callable[[Any], tuple[Any, ...]]) -> Function:
     def __hash__(self: Any) -> int:
         return hash(values(self))
 
     return __hash__
 
 
-def _frozen(cls: Any, names: frozenset[str]) -> dict[str, Function]:
-    """Setting and deleting attributes, refused."""
+def _frozen_methods(cls: Any, names: frozenset[str]) -> dict[str, Function]:
+    """Return methods that refuse to set and delete attributes."""
 
     def __setattr__(self: Any, name: str, value: object) -> None:
         if type(self) is cls or name in names:
@@ -142,12 +147,12 @@ def _frozen(cls: Any, names: frozenset[str]) -> dict[str, Function]:
     return {"__setattr__": __setattr__, "__delattr__": __delattr__}
 
 
-def _state(self: Any) -> list[Any]:
-    """What is pickled of a frozen instance with slots."""
+def _get_state(self: Any) -> list[Any]:
+    """Return the pickled state of a frozen instance with slots."""
     return [getattr(self, field.name) for field in dataclasses.fields(self)]
 
 
-def _restore(self: Any, state: list[Any]) -> None:
+def _set_state(self: Any, state: list[Any]) -> None:
     for field, value in zip(dataclasses.fields(self), state, strict=True):
         object.__setattr__(self, field.name, value)
 

@@ -1,8 +1,9 @@
 """Typed scalar expressions: the target of SQL and Datalog expressions, evaluated by the runtime.
 
-The logical algebra and the dataflow IR share them. They are pure data; ``runtime.mfp`` compiles them. A call
-names its function. A user's function is :class:`Named`: its name plus a number that distinguishes functions
-of the same name in other databases. :func:`sql_text` prints a scalar for plans and errors.
+The logical algebra and the dataflow IR share them. They are pure data; ``runtime.mfp`` compiles
+them. A call names its function. A user's function is a :class:`UserFunctionName`: its name plus a
+number that distinguishes functions of the same name in other databases. :func:`sql_text` prints a
+scalar for plans and errors.
 """
 
 import datetime
@@ -14,38 +15,41 @@ from typing import Any, Final, Generic, TypeVar, assert_never
 
 from kpg.runtime.interrupts import checkpoint
 from kpg.runtime.records import dataclass
-from kpg.runtime.types import ERROR, HashedOnce, Kind, Type, hash_once, word_to_float
+from kpg.runtime.types import ERROR, CachedHash, Kind, Type, hash_once, word_to_float
 from kpg.runtime.values import codec_of
-from kpg.runtime.values.words import shown_date, shown_stamp
+from kpg.runtime.values.words import show_iso_date, show_iso_timestamp
 
 Definition = TypeVar("Definition", covariant=True)
 
 
-class Named(str, Generic[Definition]):
-    """The name of a user's function, with a number that no other function of its database has or had."""
+class UserFunctionName(str, Generic[Definition]):
+    """Name of a user's function with a number that is unique in its database."""
 
     definition: Definition
-    again: tuple[Callable[..., "Named[Any]"], tuple[object, ...]] | None = None
-    """What makes it, with its definition, in another process, and of what; None if nothing can."""
+    recipe: tuple[Callable[..., "UserFunctionName[Any]"], tuple[object, ...]] | None = None
+    """Function and arguments that recreate it with its definition in another process.
 
-    def __new__(cls, name: str, number: int) -> "Named[Definition]":
-        """The definition, which knows its name, is set afterwards."""
+    None if it cannot be recreated.
+    """
+
+    def __new__(cls, name: str, number: int) -> "UserFunctionName[Definition]":
+        """Create the name; the caller sets the definition, which refers to it."""
         return super().__new__(cls, f"{name}#{number}")
 
     def __reduce__(self) -> Any:
-        if self.again is None:
-            raise TypeError(f"{shown(self)} is computed by this process only")
-        return self.again
+        if self.recipe is None:
+            raise TypeError(f"{display_name(self)} is computed by this process only")
+        return self.recipe
 
 
-def shown(name: str) -> str:
-    """A function's name as the user knows it."""
+def display_name(name: str) -> str:
+    """Return a function's name as the user knows it."""
     return name.partition("#")[0]
 
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class Column(HashedOnce):
+class Column(CachedHash):
     """Column ``index`` of the input row."""
 
     index: int
@@ -54,8 +58,8 @@ class Column(HashedOnce):
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class Literal(HashedOnce):
-    """A constant: its word, or the ``str`` itself for a text type, or None for NULL."""
+class Literal(CachedHash):
+    """Constant: its word, or the ``str`` itself for a text type, or None for NULL."""
 
     value: int | str | None
     type: Type
@@ -63,22 +67,22 @@ class Literal(HashedOnce):
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class Call(HashedOnce):
+class Call(CachedHash):
     """A registered function (``runtime.functions``) applied to arguments of exactly its types."""
 
     function: str
     args: "tuple[Scalar, ...]"
     type: Type
     stored: str = field(default="", compare=False, repr=False)
-    """The column that the value of this cast is for, in errors."""
+    """Target column of this cast, for errors."""
 
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class If(HashedOnce):
+class If(CachedHash):
     """``then`` where ``condition`` is true, ``otherwise`` where it is false or NULL.
 
-    An error in the branch that is not taken is no error.
+    Errors in the branch that is not taken are ignored.
     """
 
     condition: "Scalar"
@@ -89,11 +93,11 @@ class If(HashedOnce):
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class Fetch(HashedOnce):
-    """Column ``column`` of the row of ``table`` whose rowid is ``rowid`` (late materialisation).
+class Fetch(CachedHash):
+    """Column ``column`` of the row of ``table`` whose rowid is ``rowid`` (late materialization).
 
-    Only in physical plans: base-table arrangements hold (key, rowid) and columns are read from the
-    table's one row store when a row has survived the joins and filters before.
+    Only in physical plans: base-table arrangements hold (key, rowid), and columns are read from the
+    table's row store when a row has passed the joins and filters below.
     """
 
     table: str
@@ -106,7 +110,7 @@ Scalar = Column | Literal | Call | If | Fetch
 
 
 def children(scalar: Scalar) -> tuple[Scalar, ...]:
-    """The direct subexpressions of a scalar, left to right."""
+    """Return the direct subexpressions of a scalar, left to right."""
     match scalar:
         case Column() | Literal():
             return ()
@@ -121,7 +125,7 @@ def children(scalar: Scalar) -> tuple[Scalar, ...]:
 
 
 def with_children(scalar: Scalar, new: tuple[Scalar, ...]) -> Scalar:
-    """The scalar with its direct subexpressions replaced, in the order of :func:`children`."""
+    """Return the scalar with its direct subexpressions replaced, in the order of :func:`children`."""
     match scalar:
         case Column() | Literal():
             return scalar
@@ -136,7 +140,7 @@ def with_children(scalar: Scalar, new: tuple[Scalar, ...]) -> Scalar:
 
 
 def walk(scalar: Scalar) -> Iterator[Scalar]:
-    """The scalar and all its subexpressions, parents first."""
+    """Yield the scalar and all its subexpressions, parents first."""
     stack = [scalar]
     while stack:
         node = stack.pop()
@@ -145,7 +149,7 @@ def walk(scalar: Scalar) -> Iterator[Scalar]:
 
 
 def transform(scalar: Scalar, rewrite: Callable[[Scalar], Scalar]) -> Scalar:
-    """Rebuild the scalar bottom-up, applying ``rewrite`` to every node after its children."""
+    """Rebuild the scalar bottom-up, with ``rewrite`` applied to every node after its children."""
     checkpoint()
     old = children(scalar)
     new = tuple(transform(child, rewrite) for child in old)
@@ -153,7 +157,7 @@ def transform(scalar: Scalar, rewrite: Callable[[Scalar], Scalar]) -> Scalar:
 
 
 def columns(scalar: Scalar) -> frozenset[int]:
-    """The input columns that a scalar reads, found once for each object."""
+    """Return the input columns that a scalar reads."""
     known: frozenset[int] | None = getattr(scalar, "_columns", None)
     if known is None:
         checkpoint()
@@ -163,7 +167,7 @@ def columns(scalar: Scalar) -> frozenset[int]:
 
 
 def remap(scalar: Scalar, mapping: Callable[[int], int]) -> Scalar:
-    """The scalar with every input column ``i`` renumbered to ``mapping(i)``."""
+    """Return the scalar with every input column ``i`` renumbered to ``mapping(i)``."""
 
     def rewrite(node: Scalar) -> Scalar:
         return Column(mapping(node.index), node.type) if isinstance(node, Column) else node
@@ -219,46 +223,46 @@ POSTFIX: Final = {
     "is_false": "IS FALSE",
 }
 PREFIX: Final = {"not": "NOT ", "neg": "-", "bitwise_not": "~"}
-BUILT: Final = {"$array": ("ARRAY[", "]"), "$row": ("ROW(", ")"), "$element": ("element(", ")")}
-SPELT: Final = {"in": "IN", "cast": "CAST", "similar_to": "SIMILAR TO"}
+BRACKETS: Final = {"$array": ("ARRAY[", "]"), "$row": ("ROW(", ")"), "$element": ("element(", ")")}
+KEYWORDS: Final = {"in": "IN", "cast": "CAST", "similar_to": "SIMILAR TO"}
 
 
-OF_RULES: Final = {
+DATALOG_NAMES: Final = {
     "$full_match": "match",
     "$quotient": "/",
     "$six_places": "to_string",
     "$whole_number": "to_number",
     "$wrap_power": "power",
 }
-"""What Datalog's users call primitives; others as they are without the mark."""
+"""Datalog names of internal functions; other internal functions lose only the mark ``$``."""
 
 
-def spelling(name: str) -> str:
-    """A function's name as SQL writes it: operators by their symbol, ``extract_day`` as ``EXTRACT(DAY)``."""
+def function_text(name: str) -> str:
+    """Return a function's name as in SQL: operators by symbol, ``extract_day`` as ``EXTRACT(DAY)``."""
     if name.startswith("extract_"):
         return f"EXTRACT({name.removeprefix('extract_').upper()})"
-    for names in (INFIX, POSTFIX, PREFIX, SPELT):
+    for names in (INFIX, POSTFIX, PREFIX, KEYWORDS):
         if name in names:
             return names[name].strip()
-    return shown(name)
+    return display_name(name)
 
 
 def column_number(column: Column) -> str:
-    """A column of the input row as ``#0``."""
+    """Return a column of the input row as ``#0``."""
     return f"#{column.index}"
 
 
 def fetch_number(fetch: Fetch) -> str:
-    """A fetched column as ``table.#0``."""
+    """Return a fetched column as ``table.#0``."""
     return f"{fetch.table}.#{fetch.column}"
 
 
 def sql_text(
     scalar: Scalar,
     name: Callable[[Column], str] = column_number,
-    fetched: Callable[[Fetch], str] = fetch_number,
+    fetch_name: Callable[[Fetch], str] = fetch_number,
 ) -> str:
-    """The scalar as SQL-like text, columns named by ``name``, columns of base tables by ``fetched``."""
+    """Return the scalar as SQL-like text; ``name`` and ``fetch_name`` name its columns."""
 
     def inner(node: Scalar, text: str) -> str:
         compound = isinstance(node, Call) and (node.function in INFIX or node.function in PREFIX)
@@ -268,50 +272,52 @@ def sql_text(
         case Column():
             return name(scalar)
         case Fetch():
-            return fetched(scalar)
+            return fetch_name(scalar)
         case Literal():
             return literal_text(scalar)
         case If(condition=condition, then=then, otherwise=otherwise):
-            texts = [sql_text(part, name, fetched) for part in (condition, then, otherwise)]
+            texts = [sql_text(part, name, fetch_name) for part in (condition, then, otherwise)]
             return f"CASE WHEN {texts[0]} THEN {texts[1]} ELSE {texts[2]} END"
         case Call(function="cast", args=(x,), type=type_):
-            return f"CAST({sql_text(x, name, fetched)} AS {type_})"
+            return f"CAST({sql_text(x, name, fetch_name)} AS {type_})"
         case Call(function="in", args=(first, *items)):
-            start = inner(first, sql_text(first, name, fetched))
-            return f"{start} IN ({', '.join(sql_text(item, name, fetched) for item in items)})"
+            start = inner(first, sql_text(first, name, fetch_name))
+            return f"{start} IN ({', '.join(sql_text(item, name, fetch_name) for item in items)})"
         case Call(function=function, args=args):
-            plain = [sql_text(arg, name, fetched) for arg in args]
-            return _call(function, [inner(arg, text) for arg, text in zip(args, plain, strict=True)], plain)
+            plain = [sql_text(arg, name, fetch_name) for arg in args]
+            return _call_text(
+                function, [inner(arg, text) for arg, text in zip(args, plain, strict=True)], plain
+            )
         case _:
             assert_never(scalar)
 
 
-def _call(function: str, inner: list[str], plain: list[str]) -> str:
+def _call_text(function: str, inner: list[str], plain: list[str]) -> str:
     if (
         function in INFIX
         and len(inner) >= 2
         and (len(inner) == 2 or function in ("and", "or") or function[0] == "$")
     ):
         return f" {INFIX[function]} ".join(inner)
-    if function in BUILT:
-        return ", ".join(plain).join(BUILT[function])
+    if function in BRACKETS:
+        return ", ".join(plain).join(BRACKETS[function])
     if function in POSTFIX:
         return f"{inner[0]} {POSTFIX[function]}"
     if function in PREFIX:
         return f"{PREFIX[function]}{inner[0]}"
     if function.startswith("extract_"):
         return f"EXTRACT({function.removeprefix('extract_').upper()} FROM {plain[0]})"
-    name = OF_RULES.get(function, shown(function).removeprefix("$"))
+    name = DATALOG_NAMES.get(function, display_name(function).removeprefix("$"))
     return f"{name}({', '.join(plain)})"
 
 
 def literal_text(literal: Literal) -> str:
-    """A constant as SQL text."""
+    """Return a constant as SQL text."""
     value, type_ = literal.value, literal.type
     if value is None:
         return "NULL"
     if isinstance(value, str):
-        return _string(value, type_)
+        return _string_text(value, type_)
     if value == ERROR:
         return "ERROR"
     match type_.kind:
@@ -326,27 +332,27 @@ def literal_text(literal: Literal) -> str:
         case Kind.INTERVAL_MONTH:
             return f"INTERVAL '{value}' MONTH"
         case Kind.DATE | Kind.TIMESTAMP | Kind.INTERVAL_DAY:
-            return _time(value, type_.kind)
+            return _time_text(value, type_.kind)
         case _:
             return str(value)
 
 
-def _string(value: str, type_: Type) -> str:
-    """A constant of text, or one that a string stands for."""
+def _string_text(value: str, type_: Type) -> str:
+    """Return a constant of text, or of a type whose values are interned strings."""
     codec = codec_of(type_) if type_.is_interned and not type_.is_text else None
-    shown = value if codec is None else codec.show(codec.decode(value))
-    quoted = "'" + shown.replace("'", "''") + "'"
+    text = value if codec is None else codec.show(codec.decode(value))
+    literal = "'" + text.replace("'", "''") + "'"
     if type_.kind is Kind.NUMERIC:
-        return shown if shown[0] in "-0123456789" else f"NUMERIC {quoted}"
-    return quoted if codec is None else f"{quoted}::{type_}"
+        return text if text[0] in "-0123456789" else f"NUMERIC {literal}"
+    return literal if codec is None else f"{literal}::{type_}"
 
 
-def _time(value: int, kind: Kind) -> str:
+def _time_text(value: int, kind: Kind) -> str:
     try:
         if kind is Kind.DATE:
-            return f"DATE '{shown_date(value)}'"
+            return f"DATE '{show_iso_date(value)}'"
         if kind is Kind.TIMESTAMP:
-            return f"TIMESTAMP '{shown_stamp(value)}'"
+            return f"TIMESTAMP '{show_iso_timestamp(value)}'"
     except OverflowError:
         return f"{kind.value} {value}"
     return f"INTERVAL '{datetime.timedelta(microseconds=value)}'"

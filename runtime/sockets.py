@@ -1,4 +1,4 @@
-"""Polling of many sockets by compiled loops, and batched decoding of requests of one kind."""
+"""Polling of many sockets by compiled loops, and batched decoding of similar requests."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -9,120 +9,136 @@ from numpy.typing import NDArray
 from kpg.runtime.errors import InternalError
 from kpg.runtime.kernels import Kernel
 from kpg.runtime.kernels import wires as kernels
-from kpg.runtime.native.link import CannotLink, call
-from kpg.runtime.native.load import at_hand
+from kpg.runtime.native.link import NoCompilerError, call_module
+from kpg.runtime.native.load import are_compiled
 from kpg.runtime.records import dataclass
 
 Words = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
-MOST_OF_ONE: Final = 1 << 12
-"""Bytes that are received of one socket at once."""
-MEMORY: Final = 1 << 19
-MOST_ROWS: Final = 1 << 10
-"""Requests that are read at once."""
+MAX_RECEIVE: Final = 1 << 12
+"""Bytes received from one socket at a time."""
+BUFFER_BYTES: Final = 1 << 19
+MAX_REQUESTS: Final = 1 << 10
+"""Requests decoded at a time."""
 
 
-class Number(NamedTuple):
-    """A value that is a whole number: where it goes in a row, its form, and its bounds."""
+class IntegerField(NamedTuple):
+    """Integer parameter: its column, its format, and its bounds."""
 
     place: int
     width: int
-    """Of its bytes, if it is binary; 0 for digits."""
-    least: int
-    most: int
+    """Bytes of the binary format; 0 for decimal digits."""
+    minimum: int
+    maximum: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
-    """Requests that are alike but for their values, each of which makes a row."""
+    """Requests that differ only in their parameters; each becomes a row."""
 
     head: Bytes
-    """Between the length of Bind and the first value."""
+    """Bytes between the length field of Bind and the first parameter."""
     tail: Bytes
-    """From behind the last value up to the end of Sync; ``results`` bytes of it are Bind's."""
+    """Bytes after the last parameter to the end of Sync; the first ``results`` of them belong to Bind."""
     results: int
-    first: Words
-    """The words of a row but for those of values."""
+    row_template: Words
+    """Words of a row, without those of parameters."""
     fields: Words
 
     @staticmethod
-    def of(
-        head: bytes, tail: bytes, results: int, first: Sequence[int], values: "Sequence[Number | int]"
+    def build(
+        head: bytes,
+        tail: bytes,
+        results: int,
+        row_template: Sequence[int],
+        values: "Sequence[IntegerField | int]",
     ) -> "Pattern":
-        """``values``: whole numbers, or the places of others in a row."""
+        """Return a pattern; ``values`` are integer fields, or the columns of other parameters."""
         fields = [
-            (one, kernels.OTHER, 0, 0)
-            if isinstance(one, int)
-            else (one.place, one.width or kernels.DIGITS, one.least, one.most)
-            for one in values
+            (value, kernels.OTHER, 0, 0)
+            if isinstance(value, int)
+            else (value.place, value.width or kernels.DIGITS, value.minimum, value.maximum)
+            for value in values
         ]
         return Pattern(
             np.frombuffer(head, np.uint8).copy(),
             np.frombuffer(tail, np.uint8).copy(),
             results,
-            np.array(first, np.int64),
+            np.array(row_template, np.int64),
             np.array(fields, np.int64).reshape(-1, kernels.VALUE_FIELDS),
         )
 
 
-class Found(NamedTuple):
-    """The requests in what has come: rows ``int64[w, n]``, and how many each part has, 0: others."""
+class Requests(NamedTuple):
+    """Decoded requests: rows ``int64[w, n]``, and the number of each socket's rows, 0 for other requests."""
 
     words: Words
     cells: Words
-    """Of each value two rows: where it begins in what has come, and its length, below 0 for NULL."""
+    """Two rows per parameter: its start in the received bytes, and its length, negative for NULL."""
     counts: Words
 
 
 class Sockets:
-    """Memory for what comes. InternalError where there are no compiled loops."""
+    """Receive buffer of compiled socket loops.
+
+    Raises:
+        InternalError: If compiled loops are not available.
+    """
 
     def __init__(self) -> None:
         try:
-            self._module = call()
-        except CannotLink as error:
+            self._module = call_module()
+        except NoCompilerError as error:
             raise InternalError(str(error)) from error
-        self._memory = np.empty(MEMORY, np.uint8)
+        self._memory = np.empty(BUFFER_BYTES, np.uint8)
         self._parts = np.empty((0, 2), np.int64)
-        self._used = 0
+        self._used_bytes = 0
 
-    def ready(self) -> bool:
-        """Whether the loops are compiled; else they will be, soon."""
+    def is_ready(self) -> bool:
+        """Return whether the loops are compiled; if not, start to compile them."""
         missing = [one for one in (kernels.receive, kernels.read, kernels.send) if isinstance(one, Kernel)]
-        if missing and at_hand(missing):
-            for one in missing:
-                one.prepare()
+        if missing and are_compiled(missing):
+            for kernel in missing:
+                kernel.prepare()
             return True
         return not missing
 
     def receive(self, numbers: Sequence[int]) -> list[list[int]]:
-        """Take what has come: of each socket where it begins, and how long it is, or, below 0, an error."""
+        """Receive the available bytes of each socket.
+
+        Returns for each its start in ``data`` and its length, or a negative error.
+        """
         sockets = np.array(numbers, np.int64)
         self._parts = np.empty((len(numbers), 2), np.int64)
-        self._used = kernels.receive(self._module.RECEIVE, sockets, self._memory, MOST_OF_ONE, self._parts)
+        self._used_bytes = kernels.receive(
+            self._module.RECEIVE, sockets, self._memory, MAX_RECEIVE, self._parts
+        )
         parts: list[list[int]] = self._parts.tolist()
         return parts
 
     @property
     def data(self) -> bytes:
-        """All that has come."""
-        return self._memory[: self._used].tobytes()
+        """All received bytes."""
+        return self._memory[: self._used_bytes].tobytes()
 
-    def read(self, pattern: Pattern) -> Found:
-        """The requests in what has come."""
-        most = MOST_ROWS
-        words = np.empty((pattern.first.shape[0], most), np.int64)
-        cells = np.empty((2 * pattern.fields.shape[0], most), np.int64)
+    def decode(self, pattern: Pattern) -> Requests:
+        """Return the requests in the received bytes."""
+        max_rows = MAX_REQUESTS
+        words = np.empty((pattern.row_template.shape[0], max_rows), np.int64)
+        cells = np.empty((2 * pattern.fields.shape[0], max_rows), np.int64)
         counts = np.empty(self._parts.shape[0], np.int64)
         rows = kernels.read(
             self._memory, self._parts, pattern.head, pattern.tail, pattern.results, pattern.fields,
-            pattern.first, words, cells, counts,
+            pattern.row_template, words, cells, counts,
         )  # fmt: skip
-        return Found(np.ascontiguousarray(words[:, :rows]), cells[:, :rows], counts)
+        return Requests(np.ascontiguousarray(words[:, :rows]), cells[:, :rows], counts)
 
     def send(self, numbers: Sequence[int], times: Words, reply: bytes) -> list[int]:
-        """Send a reply so many times on each socket (below 0: none); the bytes that each has taken."""
+        """Send a reply ``times`` times on each socket, and return the bytes sent on each.
+
+        With a negative number, nothing is sent.
+        """
         sent = np.empty(len(numbers), np.int64)
         kernels.send(
             self._module.SEND,

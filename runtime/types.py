@@ -32,24 +32,21 @@ from typing import Final, TypeVar
 from kpg.runtime.records import dataclass
 
 NULL: Final = -(2**63)
-"""The word of NULL in every type: the smallest, so that NULLs come first where words are in order."""
+"""Word of NULL in every type: the smallest one, so NULLs sort first."""
 ERROR: Final = NULL + 1
-"""The word of a failed operation."""
+"""Word of a failed operation."""
 MIN_WORD: Final = NULL + 2
 MAX_WORD: Final = 2**63 - 1
 """The smallest and the largest word of a value."""
 MAX_DECIMAL_PRECISION: Final = 18
-"""Digits that every word can hold."""
+"""Decimal digits that every word can hold."""
 
 
 T = TypeVar("T")
 
 
-class HashedOnce:
-    """Base of the dataclasses under :func:`hash_once`: where they keep their hash, which is not pickled.
-
-    An expression also keeps the numbers of the columns that it reads.
-    """
+class CachedHash:
+    """Base of the dataclasses under :func:`hash_once`: holds the cached hash, which is not pickled."""
 
     __slots__ = ("_columns", "_hash")
     _hash: int
@@ -57,25 +54,25 @@ class HashedOnce:
 
 
 def hash_once(cls: type[T]) -> type[T]:
-    """Class decorator: instances of a frozen :class:`HashedOnce` dataclass compute their hash once.
+    """Cache the hash of instances of a frozen :class:`CachedHash` dataclass (class decorator).
 
-    Expressions and plans are keys of many tables, and hashing one anew reads all of it.
+    Expressions and plans are keys of many tables, and computing a hash reads the whole expression.
     """
     compute, keep = cls.__hash__, object.__setattr__
 
-    def kept(self: HashedOnce) -> int:
-        known: int | None = getattr(self, "_hash", None)
-        if known is None:
-            known = compute(self)
-            keep(self, "_hash", known)
-        return known
+    def cached_hash(self: CachedHash) -> int:
+        value: int | None = getattr(self, "_hash", None)
+        if value is None:
+            value = compute(self)
+            keep(self, "_hash", value)
+        return value
 
-    cls.__hash__ = kept  # type: ignore[method-assign, assignment]
+    cls.__hash__ = cached_hash  # type: ignore[method-assign, assignment]
     return cls
 
 
 class Kind(enum.Enum):
-    """The family of a type; its value is the SQL name."""
+    """Family of a type; its value is the SQL name."""
 
     NULL = "NULL"
     BOOLEAN = "BOOLEAN"
@@ -115,28 +112,28 @@ class Kind(enum.Enum):
     TID = "TID"
     ROWID = "ROWID"
 
-    # Members are singletons; the planner hashes types by the ten thousand.
+    # Members are singletons, and the planner hashes tens of thousands of types.
     __hash__ = object.__hash__
 
 
 INTEGER_KINDS: Final = frozenset({Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT})
 FLOAT_KINDS: Final = frozenset({Kind.REAL, Kind.DOUBLE})
 EXACT_KINDS: Final = INTEGER_KINDS | {Kind.DECIMAL}
-"""Numbers whose words, times a power of ten, are the values."""
+"""Numbers whose words are the values times a power of ten."""
 NUMERIC_KINDS: Final = EXACT_KINDS | FLOAT_KINDS | {Kind.NUMERIC}
 TEXT_KINDS: Final = frozenset({Kind.CHAR, Kind.VARCHAR})
 BIT_KINDS: Final = frozenset({Kind.BIT, Kind.VARBIT})
 NETWORK_KINDS: Final = frozenset({Kind.INET, Kind.CIDR})
-SPELLED_KINDS: Final = (
+TEXT_FORM_KINDS: Final = (
     BIT_KINDS
     | NETWORK_KINDS
     | {Kind.TIMETZ, Kind.MACADDR, Kind.MACADDR8, Kind.RANGE, Kind.MULTIRANGE, Kind.PG_LSN}
 )
-"""Types whose values are given to Python, and taken from it, as SQL's text of them."""
-VALUE_KINDS: Final = SPELLED_KINDS | frozenset(
+"""Types whose values are exchanged with Python as SQL text."""
+VALUE_KINDS: Final = TEXT_FORM_KINDS | frozenset(
     {Kind.NUMERIC, Kind.INTERVAL, Kind.ARRAY, Kind.JSON, Kind.JSONB, Kind.UUID, Kind.BYTEA, Kind.RECORD}
 )
-"""Types whose values are kept as strings of the dictionary that stand for them."""
+"""Types whose values are stored as strings of the dictionary."""
 INTERNED_KINDS: Final = TEXT_KINDS | VALUE_KINDS
 
 RANGE_NAMES: Final = {
@@ -147,25 +144,25 @@ RANGE_NAMES: Final = {
     Kind.TIMESTAMP: "TS",
     Kind.TIMESTAMPTZ: "TSTZ",
 }
-"""How the names of ranges begin, by the kind of their bounds."""
+"""Prefixes of range type names, by the kind of the bounds."""
 
 
 @hash_once
 @dataclass(frozen=True, slots=True)
-class Type(HashedOnce):
-    """A SQL type. ``precision`` is DECIMAL's p or CHAR/VARCHAR's n (0: unlimited); ``scale`` DECIMAL's s."""
+class Type(CachedHash):
+    """SQL type. ``precision`` is DECIMAL's p or CHAR/VARCHAR's n (0: unlimited); ``scale`` is DECIMAL's s."""
 
     kind: Kind
     precision: int = 0
     scale: int = 0
     table: str = ""
-    """A ROWID's table; empty in expressions, which do not say, and for columns that hold nothing but NULL."""
+    """ROWID's table; empty in expressions, which do not specify it, and for columns of NULLs only."""
     parts: "tuple[Type, ...]" = ()
-    """The type of an ARRAY's elements; the types of a RECORD's fields."""
+    """Element type of an ARRAY; field types of a RECORD."""
     labels: tuple[str, ...] = ()
-    """An ENUM's labels, in order; the names of a RECORD's fields."""
+    """Labels of an ENUM, in order; field names of a RECORD."""
     name: str = ""
-    """The name of an ENUM, and of a RECORD that has one."""
+    """Name of an ENUM, or of a named RECORD."""
 
     def __str__(self) -> str:
         if self.kind is Kind.DECIMAL or (self.kind is Kind.NUMERIC and self.precision):
@@ -190,21 +187,21 @@ class Type(HashedOnce):
         return self.kind in TEXT_KINDS
 
     @property
-    def limits_length(self) -> bool:
-        """Whether it is a text type with a length, or an array of such texts, or of bit strings with one."""
+    def has_length_limit(self) -> bool:
+        """Whether it is a text type with a length, or an array of such texts or of bit strings with one."""
         if self.kind is Kind.ARRAY:
             (element,) = self.parts
-            return element.limits_length or (element.kind in BIT_KINDS and element.precision > 0)
+            return element.has_length_limit or (element.kind in BIT_KINDS and element.precision > 0)
         return self.is_text and self.precision > 0
 
     @property
     def is_padded(self) -> bool:
-        """Whether values are shown with blanks up to their length."""
+        """Whether values are displayed padded with blanks to their length."""
         return self.kind is Kind.CHAR and self.precision > 0
 
     @property
     def is_interned(self) -> bool:
-        """Whether a word is the code of a string: words are equal as values are, but not in order."""
+        """Whether a word is the code of a string: equal for equal values, but not ordered."""
         return self.kind in INTERNED_KINDS
 
     @property
@@ -213,7 +210,7 @@ class Type(HashedOnce):
 
     @property
     def is_exact(self) -> bool:
-        """Whether it is a number whose word, times a power of ten, is the value."""
+        """Whether it is a number whose word is the value times a power of ten."""
         return self.kind in EXACT_KINDS
 
     @property
@@ -230,10 +227,10 @@ BOOLEAN: Final = Type(Kind.BOOLEAN)
 SMALLINT: Final = Type(Kind.SMALLINT)
 INTEGER: Final = Type(Kind.INTEGER)
 BIGINT: Final = Type(Kind.BIGINT)
-OID: Final = Type(Kind.BIGINT, name="oid")  # the numbers by which catalogs refer to objects
-XID: Final = Type(Kind.BIGINT, name="xid")  # the numbers of transactions in catalogs
-ONE_BYTE: Final = Type(Kind.VARCHAR, name='"char"')  # letters in catalogs
-REGPROC: Final = Type(Kind.VARCHAR, name="regproc")  # names of functions in catalogs, "-" for none
+OID: Final = Type(Kind.BIGINT, name="oid")  # object numbers in catalogs
+XID: Final = Type(Kind.BIGINT, name="xid")  # transaction numbers in catalogs
+ONE_BYTE: Final = Type(Kind.VARCHAR, name='"char"')  # single letters in catalogs
+REGPROC: Final = Type(Kind.VARCHAR, name="regproc")  # function names in catalogs, "-" for none
 REAL: Final = Type(Kind.REAL)
 DOUBLE: Final = Type(Kind.DOUBLE)
 DATE: Final = Type(Kind.DATE)
@@ -259,48 +256,51 @@ PG_LSN: Final = Type(Kind.PG_LSN)
 TID: Final = Type(Kind.TID)
 ROWID: Final = Type(Kind.ROWID)
 INTEGER_WIDTHS: Final = (SMALLINT, INTEGER, XID, OID, BIGINT)
-"""The integer types, each of which holds what those before it hold."""
+"""Integer types in ascending order of their ranges."""
 
 
 def decimal(precision: int, scale: int) -> Type:
-    """DECIMAL(precision, scale); precision is capped at 18, what a word can hold."""
+    """Return DECIMAL(precision, scale); precision is capped at 18, which fits a word."""
     return Type(Kind.DECIMAL, min(precision, MAX_DECIMAL_PRECISION), scale)
 
 
 def array(element: Type) -> Type:
-    """The type of arrays of ``element``, of any number of dimensions: an array's elements are no arrays."""
+    """Return the array type of ``element``; arrays of any number of dimensions have the same type."""
     return element if element.kind is Kind.ARRAY else Type(Kind.ARRAY, parts=(element,))
 
 
 def range_of(bound: Type) -> Type:
-    """The type of ranges between values of a type."""
+    """Return the type of ranges of ``bound`` values."""
     return Type(Kind.RANGE, parts=(bound,))
 
 
 def multirange_of(bound: Type) -> Type:
-    """The type of sets of ranges between values of a type."""
+    """Return the type of multiranges of ``bound`` values."""
     return Type(Kind.MULTIRANGE, parts=(bound,))
 
 
 def record(fields: Sequence[Type], names: Sequence[str] = ()) -> Type:
-    """The type of rows with these fields."""
+    """Return the type of rows with these fields."""
     return Type(Kind.RECORD, parts=tuple(fields), labels=tuple(names))
 
 
 def rowid(table: str) -> Type:
-    """The type of a table's rowids."""
+    """Return the type of a table's rowids."""
     return Type(Kind.ROWID, table=table)
 
 
 def is_loose(type_: Type) -> bool:
-    """Whether equal values may be different words, as 1.0 and 1.00 are: see ``functions.keys``."""
+    """Return whether equal values may be different words, such as 1.0 and 1.00.
+
+    See ``functions.comparison``.
+    """
     if type_.kind is Kind.NUMERIC:
         return not type_.precision
     return type_.kind in (Kind.INTERVAL, Kind.JSONB) or any(map(is_loose, type_.parts))
 
 
-def same_words(left: Type, right: Type) -> bool:
-    """Whether equal values of the two types are equal words."""
+def have_same_words(left: Type, right: Type) -> bool:
+    """Return whether equal values of the two types are equal words."""
     if left.is_text and right.is_text:
         return True
     if left.is_integer and right.is_integer:
@@ -313,32 +313,34 @@ def same_words(left: Type, right: Type) -> bool:
         return False
     if left.parts or right.parts:
         same_width = len(left.parts) == len(right.parts)
-        return same_width and all(map(same_words, left.parts, right.parts))
+        return same_width and all(map(have_same_words, left.parts, right.parts))
     return left.kind is not Kind.DECIMAL or left.scale == right.scale
 
 
-def common_words(types: Sequence[Type]) -> Type | None:
-    """The type of a column that holds words of each of the types, None if they do not mean the same.
+def common_word_type(types: Sequence[Type]) -> Type | None:
+    """Return the type of a column with words of all these types; None if the words are incompatible.
 
-    NULL's own type goes with all others, a rowid of no table in particular with one of any.
+    NULL's type is compatible with every type, and a rowid without a table with every rowid.
     """
-    known = [type_ for type_ in types if type_.kind is not Kind.NULL] or [UNKNOWN]
-    first = next((type_ for type_ in known if type_.table), known[0])
-    if not all(same_words(first, type_) for type_ in known):
+    typed = [type_ for type_ in types if type_.kind is not Kind.NULL] or [UNKNOWN]
+    first = next((type_ for type_ in typed if type_.table), typed[0])
+    if not all(have_same_words(first, type_) for type_ in typed):
         return None
     if first.is_text:
-        return first if all(type_ == first for type_ in known) else TEXT
+        return first if all(type_ == first for type_ in typed) else TEXT
     if first.is_integer:
-        return max(known, key=INTEGER_WIDTHS.index)
+        return max(typed, key=INTEGER_WIDTHS.index)
     if first.kind in VALUE_KINDS:
-        return first if all(type_ == first for type_ in known) else _widest(known)
-    return first if first.table else max(known, key=lambda type_: type_.precision)
+        return first if all(type_ == first for type_ in typed) else _widest_type(typed)
+    return first if first.table else max(typed, key=lambda type_: type_.precision)
 
 
-def _widest(types: Sequence[Type]) -> Type:
-    """Of types with the same words: without a precision, fields of the types that hold those of all."""
+def _widest_type(types: Sequence[Type]) -> Type:
+    """Return, of types with the same words, one without precision whose fields hold the values of all."""
     first = types[0]
-    parts = tuple(common_words(fields) or fields[0] for fields in zip(*(t.parts for t in types), strict=True))
+    parts = tuple(
+        common_word_type(fields) or fields[0] for fields in zip(*(t.parts for t in types), strict=True)
+    )
     return Type(first.kind, parts=parts, labels=first.labels, name=first.name)
 
 
@@ -353,7 +355,7 @@ class ColumnDef:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The columns of a relation and the positions of its primary key (empty: none)."""
+    """Columns of a relation and positions of its primary key (empty: none)."""
 
     columns: tuple[ColumnDef, ...]
     primary_key: tuple[int, ...] = ()
@@ -368,7 +370,10 @@ class Schema:
 
 
 def float_to_word(value: float) -> int:
-    """The order-preserving word of a double; -0.0 becomes 0.0 and every NaN one NaN above infinity."""
+    """Return the order-preserving word of a double.
+
+    -0.0 becomes 0.0, and every NaN one NaN above infinity.
+    """
     if value != value:
         return 0x7FF8000000000000
     bits = int(struct.unpack("<q", struct.pack("<d", value + 0.0))[0])
@@ -376,12 +381,12 @@ def float_to_word(value: float) -> int:
 
 
 def word_to_float(word: int) -> float:
-    """Inverse of :func:`float_to_word`."""
+    """Return the double of a word, the inverse of :func:`float_to_word`."""
     bits = word if word >= 0 else word ^ 0x7FFFFFFFFFFFFFFF
     (value,) = struct.unpack("<d", struct.pack("<q", bits))
     return float(value)
 
 
-def facts_of(schema: Schema) -> object:
-    """What plans take for true of rows."""
+def plan_assumptions(schema: Schema) -> object:
+    """Return the properties of a table's rows that plans rely on."""
     return schema.primary_key, schema.types, [column.nullable for column in schema.columns]

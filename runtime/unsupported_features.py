@@ -24,7 +24,7 @@ TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("tsquery", "tsvector"), TEXT_SEARCH),
     "xml": XML,
 }
-"""Names of types in lower case, as ``pg_type.typname`` has them."""
+"""Hints by type name in lower case, as in ``pg_type.typname``."""
 FUNCTIONS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         (
@@ -47,11 +47,11 @@ FUNCTIONS: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(("xmlcomment", "xml_is_well_formed", "xpath", "xpath_exists"), XML),
 }
-"""Names of functions in lower case."""
+"""Hints by function name in lower case."""
 OPERATORS: Final[Mapping[str, str]] = dict.fromkeys(
     ["##", "?#", "?-", "?-|", "?||", "<->", "<<|", "|>>", "&<|", "|&>", "<^", ">^", "~=", "@-@"], GEOMETRY
 )
-"""Operators that no type has."""
+"""Hints by operator."""
 SYNTAX: Final[Mapping[str, str]] = {
     "EXCLUDE": "Use a UNIQUE index, or look for conflicting rows before the change.",
     "INHERIT": UNION,
@@ -61,29 +61,32 @@ SYNTAX: Final[Mapping[str, str]] = {
     **dict.fromkeys(("TRIGGER", "CONSTRAINT TRIGGER", "EVENT TRIGGER"), TRIGGER),
     **dict.fromkeys(("PROCEDURE", "DO", "CALL"), PROCEDURE),
 }
-"""Kinds of objects (``CREATE TEXT SEARCH``), statements and clauses, in upper case."""
+"""Hints by kind of object (``CREATE TEXT SEARCH``), statement or clause, in upper case."""
 
 
-def unsupported_type(name: str, span: Span | None = None) -> NotSupportedError | None:
-    """The error for a type of that name, which may be qualified; None if it is not in the table."""
+def unsupported_type_error(name: str, span: Span | None = None) -> NotSupportedError | None:
+    """Return the error for a type of that name, which may be qualified; None if it is not in the table."""
     plain = name.lower().removeprefix("pg_catalog.")
-    return _refusal(f'type "{plain}"', TYPES.get(plain), span)
+    return _unsupported_error(f'type "{plain}"', TYPES.get(plain), span)
 
 
-def unsupported_call(name: str, span: Span | None = None) -> NotSupportedError | None:
-    """The error for a function or an operator of that name; None if it is not in the table."""
+def unsupported_call_error(name: str, span: Span | None = None) -> NotSupportedError | None:
+    """Return the error for a function or operator of that name; None if it is not in the table."""
     if name in OPERATORS:
-        return _refusal(f"operator {name}", OPERATORS[name], span)
+        return _unsupported_error(f"operator {name}", OPERATORS[name], span)
     plain = name.lower().removeprefix("pg_catalog.")
-    return _refusal(f"function {plain}", FUNCTIONS.get(plain), span)
+    return _unsupported_error(f"function {plain}", FUNCTIONS.get(plain), span)
 
 
-def unsupported_syntax(name: str, span: Span | None = None, *, verb: str = "") -> NotSupportedError:
-    """The error for an entry of :data:`SYNTAX`; ``verb`` is the statement's, if the entry is an object."""
+def unsupported_syntax_error(name: str, span: Span | None = None, *, verb: str = "") -> NotSupportedError:
+    """Return the error for an entry of :data:`SYNTAX`.
+
+    ``verb`` is the statement's, if the entry is an object.
+    """
     return NotSupportedError(f"{verb} {name} is not supported".lstrip(), span=span, hint=SYNTAX[name])
 
 
-def _refusal(feature: str, hint: str | None, span: Span | None) -> NotSupportedError | None:
+def _unsupported_error(feature: str, hint: str | None, span: Span | None) -> NotSupportedError | None:
     if hint is None:
         return None
     return NotSupportedError(f"{feature} is not supported", span=span, hint=hint)

@@ -134,7 +134,7 @@ def chains_at_once() -> Iterator[None]:
     """Chains from the first small step on, so that short histories go through them."""
     usual, chain_selection.USUAL = chain_selection.USUAL, 1
     if os.environ.get("KPG_KERNELS", "native") == "native":
-        for kernel in map(chain_selection.called, chain_selection.CALLED):
+        for kernel in map(chain_selection.kernel_named, chain_selection.CHAIN_KERNELS):
             if isinstance(kernel, Kernel):
                 kernel.prepare()
     yield

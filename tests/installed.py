@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from kpg.runtime.spark.session import unavailable
+from kpg.runtime.spark.session import unavailability_error
 
 INSTALLED: Final = Path(os.environ.get("KPG_CLIENTS") or os.path.expanduser("~/.cache/kpg/clients"))
 """Where .ci/clients puts what it installs."""
@@ -69,7 +69,7 @@ def _lacking(need: str) -> str:
     """What is missing for a need of a mark and how to get it, or nothing."""
     hint = "install with .ci/clients"
     if need == "java":
-        obstacle = unavailable()
+        obstacle = unavailability_error()
         return "" if obstacle is None else str(obstacle).split("\n")[0]
     if need == "browser":
         programs = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import kpg
-from kpg.cli.functions import as_markdown
+from kpg.cli.functions import format_functions_page
 from tests.markdown import blocks
 
 ROOT = Path(__file__).parents[1]
@@ -126,4 +126,4 @@ def test_links_lead_somewhere(path: Path) -> None:
 def test_the_page_of_functions_is_generated() -> None:
     page = ROOT / "docs" / "reference" / "functions.md"
     regenerate = "kpg functions --markdown > docs/reference/functions.md"
-    assert page.read_text(encoding="utf-8") == as_markdown(), regenerate
+    assert page.read_text(encoding="utf-8") == format_functions_page(), regenerate

@@ -1,4 +1,4 @@
-"""TPC-H data and queries: parquet files cached for each scale factor, and the SQL text of the 22 queries."""
+"""TPC-H data and queries: parquet files cached per scale factor, and the SQL text of the 22 queries."""
 
 import os
 import re
@@ -28,14 +28,14 @@ PRIMARY_KEYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 TABLES: Final = tuple(PRIMARY_KEYS)
-"""In an order in which every table comes after those that it refers to."""
+"""The tables, each after those that it references."""
 
 QUERIES: Final = tuple(range(1, 23))
 
 
 @cache
 def create_statements() -> Mapping[str, str]:
-    """The CREATE TABLE statement of each table, by name, without the final semicolon."""
+    """Return the CREATE TABLE statement of each table, by name, without the final semicolon."""
     text = files("kpg.tpch").joinpath("schema.sql").read_text(encoding="utf-8")
     statements = re.finditer(r"^create table (\w+) .*?^\)", text, re.MULTILINE | re.DOTALL)
     return MappingProxyType({statement[1]: statement[0] for statement in statements})
@@ -43,7 +43,7 @@ def create_statements() -> Mapping[str, str]:
 
 @cache
 def query_text(number: int) -> str:
-    """The SQL text of a query with the specification's validation parameters, without a final semicolon."""
+    """Return a query's SQL text with the specification's validation parameters, without a final semicolon."""
     text = files("kpg.tpch").joinpath("queries", f"q{number:02d}.sql").read_text(encoding="utf-8")
     return text.strip().removesuffix(";").rstrip()
 
@@ -52,9 +52,9 @@ GENERATOR: Final = "tpchgen-cli"
 
 
 def cache_folder() -> Path:
-    """Where generated data is kept: ``$XDG_CACHE_HOME/kpg/tpch``, by default below ``~/.cache``.
+    """Return the folder for generated data: ``$XDG_CACHE_HOME/kpg/tpch``, by default below ``~/.cache``.
 
-    A folder of temporary files stands in when neither can be written.
+    If it cannot be created, this is a folder for temporary files.
     """
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(base, "kpg", "tpch")
@@ -67,9 +67,9 @@ def cache_folder() -> Path:
 
 
 def data_folder(scale: float, data: Path | None = None) -> Path:
-    """The folder that holds, or is to hold, the files of a scale factor.
+    """Return the folder for the files of a scale factor.
 
-    ``data`` is either a folder of such folders or one that holds the eight tables itself.
+    ``data`` is either a folder of such folders or one with the eight tables.
     """
     if data is not None and is_complete(data):
         return data
@@ -77,19 +77,19 @@ def data_folder(scale: float, data: Path | None = None) -> Path:
 
 
 def table_path(folder: Path, table: str) -> Path:
-    """The parquet file of a table."""
+    """Return the path of a table's parquet file."""
     return folder / f"{table}.parquet"
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether a folder holds all eight tables."""
+    """Return whether a folder has all eight tables."""
     return all(table_path(folder, table).is_file() for table in TABLES)
 
 
 def generate(scale: float, folder: Path) -> None:
-    """Write the eight tables into ``folder``; a run that is cut short leaves no partial file behind.
+    """Write the eight tables into ``folder``. An interrupted run leaves no partial file.
 
-    Raises OperationalError when the generator is not installed or fails.
+    Raises OperationalError if the generator is not installed or fails.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="partial-", dir=folder) as name:
@@ -120,11 +120,11 @@ def _run_generator(scale: float, folder: Path) -> None:
 
 
 def _generator() -> str:
-    beside = Path(sys.executable).with_name(GENERATOR)
-    found = str(beside) if beside.is_file() else shutil.which(GENERATOR)
-    if found is None:
+    local = Path(sys.executable).with_name(GENERATOR)
+    path = str(local) if local.is_file() else shutil.which(GENERATOR)
+    if path is None:
         raise OperationalError(
             f"{GENERATOR}, which makes TPC-H data, is not installed",
             hint="pip install 'kpg[tpch]', or give a folder with sf<scale>/<table>.parquet by --data",
         )
-    return found
+    return path

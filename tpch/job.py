@@ -1,7 +1,7 @@
-"""``kpg tpch``: load TPC-H, maintain its queries as views, and check them against DuckDB at every step.
+"""``kpg tpch``: load TPC-H, maintain its queries as views, and check them against DuckDB.
 
-:class:`Engine` and :class:`View` are what the job needs of a database, so that tests can substitute another.
-Spark, if present, starts while data is generated and queries compile, and serves the loads.
+:class:`OverlayEngine` and :class:`LocalView` are the interface to the database, so that tests can substitute
+it. Spark, if present, starts while data is generated and queries compile, and runs the loads.
 """
 
 import time
@@ -16,7 +16,7 @@ from rich.console import Console
 from kpg import connect
 from kpg.runtime.errors import Error, InterfaceError, OperationalError
 from kpg.runtime.native import ahead
-from kpg.runtime.spark.session import Work, require_java, require_pyspark, starting
+from kpg.runtime.spark.session import SessionWork, require_java, require_pyspark, start_early
 from kpg.tpch.data import (
     QUERIES,
     TABLES,
@@ -27,40 +27,40 @@ from kpg.tpch.data import (
     query_text,
     table_path,
 )
-from kpg.tpch.oracle import Oracle, Order, difference, without_limit
+from kpg.tpch.oracle import Oracle, Order, find_difference, remove_limit
 from kpg.tpch.refresh import Batch, RefreshStream
-from kpg.tpch.report import JobReport, QueryReport, print_report, stage, write_json
+from kpg.tpch.report import JobReport, QueryReport, print_report, show_stage, write_json
 
 
 class Stats(Protocol):
-    """What a view says of itself."""
+    """Statistics of a view."""
 
     @property
     def install_seconds(self) -> float:
-        """Time to install the view, its first answer included."""
+        """Time to install the view, including its first result."""
 
     @property
     def arrangements_built(self) -> int:
-        """Arrangements that had to be made for the view."""
+        """Number of arrangements that were built for the view."""
 
     @property
     def arrangements_reused(self) -> int:
-        """Arrangements that were there already."""
+        """Number of existing arrangements that the view shares."""
 
     @property
     def last_step_seconds(self) -> float:
-        """Time from the start of the last step until the view's answer was final."""
+        """Time from the start of the last step until the view was final."""
 
 
 class View(Protocol):
-    """A maintained view."""
+    """A materialized view."""
 
     @property
     def stats(self) -> Stats:
-        """Counters of the view."""
+        """Statistics of the view."""
 
     def arrow(self) -> pa.Table:
-        """The view's rows, in the order that its query asks for."""
+        """Return the view's rows, in the order of its query."""
 
 
 class Engine(Protocol):
@@ -72,16 +72,16 @@ class Engine(Protocol):
     def load_all(
         self, sources: Mapping[str, object], *, mode: str, progress: Callable[[str, int], None]
     ) -> object:
-        """Load files into tables, in one epoch; ``mode`` is ``spark`` or ``arrow``.
+        """Load files into tables in one epoch. ``mode`` is ``spark`` or ``arrow``.
 
-        ``progress`` is told of a table and its rows so far, 0 while Spark is at work on it.
+        ``progress`` is called with a table and its rows so far, 0 while Spark reads it.
         """
 
     def view(self, name: str, /) -> View:
-        """A maintained view by name."""
+        """Return a materialized view by name."""
 
     def transaction(self) -> AbstractContextManager[object]:
-        """One epoch, all or nothing."""
+        """Return a context whose changes are one epoch."""
 
     def delete(self, name: str, keys: pa.Table, /) -> object:
         """Delete rows by primary key."""
@@ -90,16 +90,16 @@ class Engine(Protocol):
         """Insert rows."""
 
 
-def apply(engine: Engine, batch: Batch) -> None:
-    """Give the engine a refresh as one transaction."""
+def apply_batch(engine: Engine, batch: Batch) -> None:
+    """Apply a refresh to the engine as one transaction."""
     with engine.transaction():
         for table, change in batch.changes.items():
             engine.delete(table, change.deletes)
             engine.insert(table, change.inserts)
 
 
-def obstacle() -> str | None:
-    """Why Spark cannot run here; None if it can."""
+def spark_obstacle() -> str | None:
+    """Return why Spark cannot run here, or None if it can."""
     try:
         require_pyspark()
         require_java()
@@ -108,13 +108,13 @@ def obstacle() -> str | None:
     return None
 
 
-def starting_spark() -> AbstractContextManager[None]:
-    """Spark, which has no obstacle, starts while the block makes data and compiles, and serves its loads."""
-    return starting(Work.READING)
+def start_spark() -> AbstractContextManager[None]:
+    """Start Spark while the block generates data and compiles. The loads use it."""
+    return start_early(SessionWork.READING)
 
 
-SMALLEST_SCALE: Final = 0.01
-"""Below, there are so few suppliers that generated offers repeat."""
+MIN_SCALE: Final = 0.01
+"""Minimum scale factor. Smaller ones have so few suppliers that rows of partsupp repeat."""
 
 
 def run(
@@ -128,20 +128,20 @@ def run(
     seed: int,
     console: Console,
 ) -> int:
-    """Run the job and print its report; 0 if every view agreed with DuckDB every time, else 1.
+    """Run the job and print its report. Returns 0 if every view always agreed with DuckDB, else 1.
 
-    No ``queries`` means all 22; ``batch`` is the number of orders that a refresh deletes and inserts.
+    No ``queries`` means all 22. ``batch`` is the number of orders that a refresh deletes and inserts.
     """
-    if scale < SMALLEST_SCALE:
+    if scale < MIN_SCALE:
         raise InterfaceError(
-            f"scale factor {scale:g} is too small: partsupp's primary key needs {SMALLEST_SCALE:g} or more"
+            f"scale factor {scale:g} is too small: partsupp's primary key needs {MIN_SCALE:g} or more"
         )
-    ahead.begin()  # beside the generation of data and Spark's start
+    ahead.begin()  # in parallel with the generation of data and Spark's start
     folder = data_folder(scale, data)
     with ExitStack() as until_loaded:
-        if obstacle() is None:
-            until_loaded.enter_context(starting_spark())
-        prepare(scale, folder, console)
+        if spark_obstacle() is None:
+            until_loaded.enter_context(start_spark())
+        prepare_data(scale, folder, console)
         stream = RefreshStream(folder, seed=seed, orders=batch)
         report = JobReport(scale, seed, stream.orders)
         with Oracle(folder) as oracle:
@@ -157,18 +157,18 @@ def run(
     return 0 if report.ok else 1
 
 
-def prepare(scale: float, folder: Path, console: Console) -> None:
+def prepare_data(scale: float, folder: Path, console: Console) -> None:
     """Generate the data unless the folder has it."""
     if is_complete(folder):
         console.print(f"data: {folder}", highlight=False, soft_wrap=True)
         return
-    with stage(console, f"generate scale factor {scale:g}", 1) as advance:
+    with show_stage(console, f"generate scale factor {scale:g}", 1) as advance:
         advance("tpchgen-cli")
         generate(scale, folder)
 
 
 class Job:
-    """An engine and its oracle, brought through the same changes; what is measured goes into ``report``."""
+    """An engine and its oracle with the same changes. Measurements go into ``report``."""
 
     def __init__(self, engine: Engine, oracle: Oracle, report: JobReport, console: Console) -> None:
         self._engine = engine
@@ -179,21 +179,21 @@ class Job:
     def load(self, folder: Path) -> None:
         """Create the eight tables and load them, through Spark if it can run."""
         start = time.perf_counter()
-        why_not = obstacle()
-        mode = "spark" if why_not is None else "arrow"
-        self._report.loader = "Spark" if why_not is None else "pyarrow"
-        if why_not is not None:
+        reason = spark_obstacle()
+        mode = "spark" if reason is None else "arrow"
+        self._report.loader = "Spark" if reason is None else "pyarrow"
+        if reason is not None:
             self._console.print(
-                f"{why_not}: loading through pyarrow instead of Spark", highlight=False, soft_wrap=True
+                f"{reason}: loading through pyarrow instead of Spark", highlight=False, soft_wrap=True
             )
         for statement in create_statements().values():
             self._engine.sql(statement)
-        seen: set[tuple[str, bool]] = set()
-        with stage(self._console, f"load through {self._report.loader}", 2 * len(TABLES)) as advance:
+        reported: set[tuple[str, bool]] = set()
+        with show_stage(self._console, f"load through {self._report.loader}", 2 * len(TABLES)) as advance:
 
             def progress(table: str, rows: int) -> None:
-                if (table, rows > 0) not in seen:
-                    seen.add((table, rows > 0))
+                if (table, rows > 0) not in reported:
+                    reported.add((table, rows > 0))
                     advance(table)
 
             paths = {table: str(table_path(folder, table)) for table in TABLES}
@@ -201,8 +201,8 @@ class Job:
         self._report.load_seconds = time.perf_counter() - start
 
     def install(self, queries: Sequence[int]) -> None:
-        """Install the queries one after the other, each compared with the oracle at once."""
-        with stage(self._console, "install", len(queries)) as advance:
+        """Install the queries one by one, and compare each with the oracle at once."""
+        with show_stage(self._console, "install", len(queries)) as advance:
             for number in queries:
                 advance(f"q{number}")
                 query = QueryReport(number)
@@ -210,13 +210,13 @@ class Job:
                 self._install(query)
 
     def refresh(self, stream: RefreshStream, refreshes: int) -> None:
-        """Apply refreshes to both sides; compare every view after each."""
-        with stage(self._console, f"{refreshes} refreshes", refreshes) as advance:
+        """Apply refreshes to both sides, and compare every view after each."""
+        with show_stage(self._console, f"{refreshes} refreshes", refreshes) as advance:
             for _ in range(refreshes):
                 batch = stream.next_batch()
                 advance(f"refresh {batch.number}")
                 start = time.perf_counter()
-                apply(self._engine, batch)
+                apply_batch(self._engine, batch)
                 self._report.refresh_seconds.append(time.perf_counter() - start)
                 self._report.refresh_rows.append(batch.rows)
                 self._oracle.apply(batch)
@@ -230,7 +230,7 @@ class Job:
         except Error as error:
             query.difference = f"not installed: {error}"
             return
-        query.installed = True
+        query.installation = True
         stats = self._engine.view(name).stats
         query.install_seconds = stats.install_seconds
         query.arrangements_built = stats.arrangements_built
@@ -238,22 +238,22 @@ class Job:
         self._compare(query, "after the load")
 
     def _measure(self, query: QueryReport, number: int) -> None:
-        if not query.installed:
+        if not query.installation:
             return
         query.refresh_seconds.append(self._engine.view(_view_name(query)).stats.last_step_seconds)
         query.duckdb_seconds.append(self._compare(query, f"after refresh {number}"))
 
     def _compare(self, query: QueryReport, moment: str) -> float:
-        """Note the first difference between view and oracle; returns the oracle's seconds."""
+        """Record the first difference between view and oracle. Returns the oracle's seconds."""
         text = query_text(query.number)
         expected, seconds = self._oracle.query(text)
         actual = self._engine.view(_view_name(query)).arrow()
         query.rows = actual.num_rows
         if query.difference is None:
-            found = difference(
-                actual, expected, Order.of(text), lambda: self._oracle.query(without_limit(text))[0]
+            mismatch = find_difference(
+                actual, expected, Order.of(text), lambda: self._oracle.query(remove_limit(text))[0]
             )
-            query.difference = None if found is None else f"{moment}: {found}"
+            query.difference = None if mismatch is None else f"{moment}: {mismatch}"
         return seconds
 
 

@@ -1,8 +1,8 @@
 """The oracle: DuckDB with the same tables, refreshes and queries, and a comparison of answers.
 
-Exact values must be equal; a floating-point value may differ by a relative 1e-9. If one side is DOUBLE and
-the other DECIMAL (systems type divisions differently), half a unit of the DECIMAL's last place is allowed
-too. Rows form a multiset, but ORDER BY keys must be in order.
+Exact values must be equal. A floating-point value may differ by a relative 1e-9. If one side is
+DOUBLE and the other DECIMAL (systems type divisions differently), half a unit of the DECIMAL's last
+digit is allowed too. Rows form a multiset, but ORDER BY keys must be in order.
 """
 
 import re
@@ -26,6 +26,7 @@ Value = None | bool | int | float | Decimal | str | date | datetime
 Row = tuple[Value, ...]
 
 RELATIVE_ERROR: Final = 1e-9
+"""Maximum relative difference of floating-point values."""
 
 _ORDER_BY: Final = re.compile(
     r"\border\s+by\s+(?P<keys>[^()]*?)(?:\s+limit\s+(?P<limit>\d+))?\s*;?\s*\Z", re.IGNORECASE
@@ -34,45 +35,45 @@ _ORDER_BY: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The ORDER BY and LIMIT that end a query's text; ``keys`` are names of output columns."""
+    """The final ORDER BY and LIMIT of a query. ``keys`` are names of output columns."""
 
     keys: tuple[str, ...] = ()
     limit: int | None = None
 
     @staticmethod
     def of(text: str) -> "Order":
-        """The order that a query asks for."""
-        found = _ORDER_BY.search(text)
-        if found is None:
+        """Return the final ORDER BY and LIMIT of a query's text."""
+        match_ = _ORDER_BY.search(text)
+        if match_ is None:
             return Order()
-        keys = tuple(key.split()[0].lower() for key in found["keys"].split(","))
-        return Order(keys, None if found["limit"] is None else int(found["limit"]))
+        keys = tuple(key.split()[0].lower() for key in match_["keys"].split(","))
+        return Order(keys, None if match_["limit"] is None else int(match_["limit"]))
 
 
-def without_limit(text: str) -> str:
-    """The query without its final LIMIT."""
+def remove_limit(text: str) -> str:
+    """Return the query without its final LIMIT."""
     return re.sub(r"\blimit\s+\d+\s*;?\s*\Z", "", text, flags=re.IGNORECASE)
 
 
-def difference(
+def find_difference(
     actual: pa.Table, expected: pa.Table, order: Order, unlimited: Callable[[], pa.Table] | None = None
 ) -> str | None:
-    """None if the answers are the same, else a sentence with the first row that differs.
+    """Return a description of the first difference, or None if the answers agree.
 
-    A LIMIT that cuts through rows with equal ORDER BY keys allows more than one answer: ``unlimited``
-    then gives the answer without LIMIT, from which the rows may come.
+    A LIMIT between rows with equal ORDER BY keys allows several answers. ``unlimited`` then returns the
+    answer without LIMIT, which must contain the rows.
     """
     if actual.num_columns != expected.num_columns:
         return f"{actual.num_columns} columns instead of {expected.num_columns}"
     actual_rows, expected_rows = _rows(actual), _rows(expected)
     positions = [expected.column_names.index(key) for key in order.keys if key in expected.column_names]
     disorder = _first_disorder(actual_rows, expected_rows, positions)
-    found = _multiset_difference(actual_rows, expected_rows)
-    if found is not None and order.limit is not None and unlimited is not None and disorder is None:
-        surplus = _surplus(actual_rows, _rows(unlimited()))
+    description = _multiset_difference(actual_rows, expected_rows)
+    if description is not None and order.limit is not None and unlimited is not None and disorder is None:
+        surplus = _first_surplus(actual_rows, _rows(unlimited()))
         same_size = len(actual_rows) == len(expected_rows)
-        found = None if same_size and surplus is None else found
-    return found or disorder
+        description = None if same_size and surplus is None else description
+    return description or disorder
 
 
 def _rows(table: pa.Table) -> list[Row]:
@@ -85,18 +86,18 @@ def _rows(table: pa.Table) -> list[Row]:
 
 def _multiset_difference(actual: Sequence[Row], expected: Sequence[Row]) -> str | None:
     left, right = sorted(actual, key=_sort_key), sorted(expected, key=_sort_key)
-    for got, wanted in zip(left, right, strict=False):
-        if not _same_row(got, wanted):
-            return f"got {_show(got)}, expected {_show(wanted)}"
+    for actual_row, expected_row in zip(left, right, strict=False):
+        if not _same_row(actual_row, expected_row):
+            return f"got {_show(actual_row)}, expected {_show(expected_row)}"
     if len(left) != len(right):
         extra = left[len(right) :] or right[len(left) :]
-        word = "unexpected" if len(left) > len(right) else "missing"
-        return f"{len(left)} rows instead of {len(right)}; {word} {_show(extra[0])}"
+        adjective = "unexpected" if len(left) > len(right) else "missing"
+        return f"{len(left)} rows instead of {len(right)}; {adjective} {_show(extra[0])}"
     return None
 
 
-def _surplus(rows: Sequence[Row], candidates: Sequence[Row]) -> Row | None:
-    """The first row that is not among the candidates, each of which may be used once."""
+def _first_surplus(rows: Sequence[Row], candidates: Sequence[Row]) -> Row | None:
+    """Return the first row that is not in ``candidates``, each of which matches one row."""
     ordered = sorted(candidates, key=_sort_key)
     position = 0
     for row in sorted(rows, key=_sort_key):
@@ -109,9 +110,9 @@ def _surplus(rows: Sequence[Row], candidates: Sequence[Row]) -> Row | None:
 
 
 def _first_disorder(actual: Sequence[Row], expected: Sequence[Row], keys: Sequence[int]) -> str | None:
-    for number, (got, wanted) in enumerate(zip(actual, expected, strict=False), 1):
-        if not all(_same_value(got[key], wanted[key]) for key in keys):
-            return f"out of order at row {number}: got {_show(got)}, expected {_show(wanted)}"
+    for number, (actual_row, expected_row) in enumerate(zip(actual, expected, strict=False), 1):
+        if not all(_same_value(actual_row[key], expected_row[key]) for key in keys):
+            return f"out of order at row {number}: got {_show(actual_row)}, expected {_show(expected_row)}"
     return None
 
 
@@ -123,10 +124,10 @@ def _same_value(left: Value, right: Value) -> bool:
     if isinstance(left, float) or isinstance(right, float):
         if not (_is_number(left) and _is_number(right)):
             return False
-        slack = (
+        tolerance = (
             RELATIVE_ERROR * max(abs(float(left)), abs(float(right))) + _half_unit(left) + _half_unit(right)
         )
-        return left == right or abs(float(left) - float(right)) <= slack
+        return left == right or abs(float(left) - float(right)) <= tolerance
     return left == right
 
 
@@ -138,7 +139,7 @@ def _half_unit(value: Value) -> float:
 
 
 def _sort_key(row: Row) -> tuple[tuple[tuple[bool, str], ...], tuple[float, ...]]:
-    """Numbers last, so that rounding never decides between rows that differ elsewhere."""
+    """Return a sort key with numbers last, so that rounding only orders otherwise equal rows."""
     others = tuple((value is not None, str(value)) for value in row if not _is_number(value))
     return others, tuple(float(value) for value in row if _is_number(value))
 
@@ -187,9 +188,9 @@ class Oracle:
         return str(duckdb.__version__)
 
     def apply(self, batch: Batch) -> None:
-        """Bring the tables to the state after ``batch``.
+        """Apply a batch to the tables.
 
-        Raises InternalError, and changes nothing, when the batch deletes a row that is not there.
+        Raises InternalError, and changes nothing, if the batch deletes a missing row.
         """
         self._connection.begin()
         try:
@@ -202,7 +203,7 @@ class Oracle:
         self._connection.commit()
 
     def query(self, text: str) -> tuple[pa.Table, float]:
-        """The answer to a query, and the seconds that it took to compute it from scratch."""
+        """Return the answer to a query, and the seconds to compute it from scratch."""
         start = time.perf_counter()
         answer = self._connection.sql(text).to_arrow_table()
         return answer, time.perf_counter() - start

@@ -1,7 +1,7 @@
-"""The report of the job: one row for each query, as a table for people and as JSON for programs.
+"""The report of the job: one row per query, as a table for people and as JSON for programs.
 
-It records the machine and the relevant versions. :func:`stage` shows the progress of a stage: a bar on a
-terminal, one line when it is done.
+It records the machine and the relevant versions. :func:`stage` shows the progress of a stage: a bar
+on a terminal, one line when it ends.
 """
 
 import json
@@ -27,8 +27,8 @@ from kpg.runtime.records import dataclass
 PACKAGES: Final = ("kpg", "numpy", "numba", "pyarrow", "sqlglot", "pyspark", "duckdb", "tpchgen-cli")
 
 
-def machine() -> dict[str, str | int]:
-    """Processor, cores that this process may use, memory in MB, and system."""
+def machine_info() -> dict[str, str | int]:
+    """Return the processor, the cores that this process may use, the memory in MB, and the system."""
     return {
         "processor": _processor(),
         "cores": _cores(),
@@ -37,24 +37,22 @@ def machine() -> dict[str, str | int]:
     }
 
 
-def versions() -> dict[str, str]:
-    """Version of Python and of each installed package that takes part."""
-    found = {"python": platform.python_version()}
+def package_versions() -> dict[str, str]:
+    """Return the versions of Python and of the relevant installed packages."""
+    result = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            result[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return result
 
 
-def describe() -> str:
-    """Machine and versions in one line."""
-    about = machine()
-    parts = ", ".join(f"{name} {number}" for name, number in versions().items())
-    return (
-        f"{about['processor']}, {about['cores']} cores, {about['memory_mb']} MB, {about['system']}; {parts}"
-    )
+def describe_machine() -> str:
+    """Return the machine and the versions in one line."""
+    info = machine_info()
+    parts = ", ".join(f"{name} {number}" for name, number in package_versions().items())
+    return f"{info['processor']}, {info['cores']} cores, {info['memory_mb']} MB, {info['system']}; {parts}"
 
 
 def _processor() -> str:
@@ -79,7 +77,7 @@ def _memory_mb() -> int:
 
 @dataclass(slots=True)
 class QueryReport:
-    """The measurements of one query; seconds throughout, one entry per refresh in the lists."""
+    """The measurements of one query, in seconds. Lists have one entry per refresh."""
 
     number: int
     rows: int = 0
@@ -88,9 +86,9 @@ class QueryReport:
     arrangements_reused: int = 0
     refresh_seconds: list[float] = field(default_factory=list)
     duckdb_seconds: list[float] = field(default_factory=list)
-    installed: bool = False
+    installation: bool = False
     difference: str | None = None
-    """Where the view and DuckDB first differed, or the error that kept the view from being installed."""
+    """The first difference between the view and DuckDB, or the error of the installation."""
 
     @property
     def p50(self) -> float:
@@ -109,13 +107,13 @@ class QueryReport:
 
     @property
     def ratio(self) -> float:
-        """How many times faster the refresh was than running the query again."""
+        """DuckDB's time to run the query from scratch, divided by the refresh time."""
         return self.duckdb / self.p50 if self.p50 > 0 else math.nan
 
 
 @dataclass(slots=True)
 class JobReport:
-    """The whole job: its parameters, its parts' times, its queries."""
+    """The whole job: its parameters, the times of its parts, its queries."""
 
     scale: float
     seed: int
@@ -124,34 +122,34 @@ class JobReport:
     load_seconds: float = 0.0
     refresh_rows: list[int] = field(default_factory=list)
     refresh_seconds: list[float] = field(default_factory=list)
-    """Wall time of each refresh as a whole: all tables, all views."""
+    """Wall time of each refresh, for all tables and views."""
     queries: list[QueryReport] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        """Whether every view agreed with DuckDB every time."""
+        """Whether every view always agreed with DuckDB."""
         return all(query.difference is None for query in self.queries)
 
 
 def quantile(values: Sequence[float], fraction: float) -> float:
-    """The quantile of a sample, interpolated; NaN if it is empty."""
+    """Return the quantile of a sample, interpolated; NaN if it is empty."""
     ordered = sorted(values)
     if not ordered:
         return math.nan
-    place = fraction * (len(ordered) - 1)
-    low = math.floor(place)
+    position = fraction * (len(ordered) - 1)
+    low = math.floor(position)
     high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """The geometric mean of the positive values; NaN if there is none."""
+    """Return the geometric mean of the positive values; NaN if there is none."""
     positive = [value for value in values if value > 0]
     return statistics.geometric_mean(positive) if positive else math.nan
 
 
-def duration(seconds: float) -> str:
-    """A time in the unit that suits it: ``0.42 ms``, ``42 ms``, ``4.2 s``; ``-`` for NaN."""
+def format_duration(seconds: float) -> str:
+    """Return a time in a suitable unit: ``0.42 ms``, ``42 ms``, ``4.2 s``; ``-`` for NaN."""
     if math.isnan(seconds):
         return "-"
     if seconds >= 1:
@@ -161,24 +159,24 @@ def duration(seconds: float) -> str:
 
 
 def print_report(report: JobReport, console: Console) -> None:
-    """The table of queries and, as the last line, the totals."""
+    """Print the table of queries and, as the last line, the totals."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("query", "rows", "install", "built", "reused", "p50", "p95", "duckdb", "ratio"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("result", overflow="fold")
     for query in report.queries:
-        table.add_row(*_cells(query))
+        table.add_row(*_table_row(query))
     console.print(table)
-    console.print(totals(report), highlight=False, soft_wrap=True)
+    console.print(totals_line(report), highlight=False, soft_wrap=True)
 
 
-def totals(report: JobReport) -> str:
-    """One line: how many queries agreed, the sums, the geometric mean of the ratios."""
+def totals_line(report: JobReport) -> str:
+    """Return one line: how many queries agreed, the sums, the geometric mean of the ratios."""
     agreed = sum(query.difference is None for query in report.queries)
     parts = [
         f"{agreed} of {len(report.queries)} queries ok",
-        f"load {duration(report.load_seconds)} ({report.loader})",
-        f"install {duration(sum(query.install_seconds for query in report.queries))}",
+        f"load {format_duration(report.load_seconds)} ({report.loader})",
+        f"install {format_duration(sum(query.install_seconds for query in report.queries))}",
         f"{sum(query.arrangements_built for query in report.queries)} arrangements built, "
         f"{sum(query.arrangements_reused for query in report.queries)} reused",
     ]
@@ -188,24 +186,24 @@ def totals(report: JobReport) -> str:
         median = quantile(report.refresh_seconds, 0.5)
         rerun = sum(query.duckdb for query in report.queries if query.duckdb_seconds)
         parts += [
-            f"refresh of {rows:,} rows through all views p50 {duration(median)}",
-            f"duckdb re-running all {duration(rerun)}",
-            f"geometric mean of ratios {_ratio(mean)}",
+            f"refresh of {rows:,} rows through all views p50 {format_duration(median)}",
+            f"duckdb re-running all {format_duration(rerun)}",
+            f"geometric mean of ratios {_ratio_text(mean)}",
         ]
     return "; ".join(parts)
 
 
 def write_json(report: JobReport, path: Path) -> None:
-    """Everything measured, with machine and versions."""
+    """Write all measurements, with machine and versions."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(as_json(report), indent=2) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(to_json(report), indent=2) + "\n", encoding="utf-8")
 
 
-def as_json(report: JobReport) -> dict[str, Any]:
-    """The report as JSON values: raw figures and the summaries derived from them."""
+def to_json(report: JobReport) -> dict[str, Any]:
+    """Return the report as JSON values: raw measurements and the summaries derived from them."""
     document: dict[str, Any] = {
-        "machine": machine(),
-        "versions": versions(),
+        "machine": machine_info(),
+        "versions": package_versions(),
         "ok": report.ok,
         **asdict(report),
     }
@@ -217,22 +215,22 @@ def as_json(report: JobReport) -> dict[str, Any]:
     return document
 
 
-def _cells(query: QueryReport) -> tuple[str | Text, ...]:
+def _table_row(query: QueryReport) -> tuple[str | Text, ...]:
     return (
         f"q{query.number}",
         f"{query.rows:,}",
-        duration(query.install_seconds),
+        format_duration(query.install_seconds),
         str(query.arrangements_built),
         str(query.arrangements_reused),
-        duration(query.p50),
-        duration(query.p95),
-        duration(query.duckdb),
-        _ratio(query.ratio),
+        format_duration(query.p50),
+        format_duration(query.p95),
+        format_duration(query.duckdb),
+        _ratio_text(query.ratio),
         Text("ok", "green") if query.difference is None else Text(query.difference, "red"),
     )
 
 
-def _ratio(value: float) -> str:
+def _ratio_text(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.1f}x" if value < 100 else f"{value:,.0f}x"
 
 
@@ -240,18 +238,18 @@ Advance = Callable[[str], None]
 
 
 @contextmanager
-def stage(console: Console, title: str, steps: int) -> Iterator[Advance]:
-    """Show a stage of ``steps`` steps; the block calls what it is given with the name of each next step."""
+def show_stage(console: Console, title: str, steps: int) -> Iterator[Advance]:
+    """Show the progress of a stage. The block calls the yielded function with the name of each next step."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     start = time.perf_counter()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(title, total=steps)
-        begun = False
+        has_begun = False
 
         def advance(step: str) -> None:
-            nonlocal begun
-            progress.update(task, description=f"{title}: {step}", advance=1 if begun else 0)
-            begun = True
+            nonlocal has_begun
+            progress.update(task, description=f"{title}: {step}", advance=1 if has_begun else 0)
+            has_begun = True
 
         yield advance
-    console.print(f"{title}: {duration(time.perf_counter() - start)}", highlight=False)
+    console.print(f"{title}: {format_duration(time.perf_counter() - start)}", highlight=False)

@@ -1,24 +1,27 @@
 """The relational algebra: the logical plan of both SQL and Datalog.
 
-A relation is a multiset of rows; scalars refer to input columns by position. All nodes are frozen
-data; rewriting makes new trees. Column numbering of an operator's output is stated at each node.
+A relation is a multiset of rows. Scalars refer to input columns by position. All nodes are frozen
+data, and a rewrite makes new trees. Each node states how its output columns are numbered.
 """
 
 from collections.abc import Callable
 from dataclasses import field
 from typing import Final, TypeVar, assert_never, cast
 
-from kpg.compiler.qualified_names import resolve
+from kpg.compiler.qualified_names import mark_qualified
 from kpg.runtime.errors import Span
 from kpg.runtime.functions import Direction
 from kpg.runtime.plan.nodes import WindowCall
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Scalar
-from kpg.runtime.types import BIGINT, HashedOnce, Type, hash_once
+from kpg.runtime.types import BIGINT, CachedHash, Type, hash_once
 
 
-class Relation(HashedOnce):
-    """Base of all nodes: where :func:`once` keeps what it has found about one, which is not pickled."""
+class Relation(CachedHash):
+    """Base of all nodes, with the slots in which :func:`memoize` caches results.
+
+    They are not pickled.
+    """
 
     __slots__ = ("_free", "_size", "_types")
 
@@ -26,11 +29,11 @@ class Relation(HashedOnce):
 Found = TypeVar("Found")
 
 
-def once(slot: str, find: "Callable[[Rel], Found]") -> "Callable[[Rel], Found]":
-    """The function, which keeps what it finds in a slot of the node: passes ask it again and again."""
+def memoize(slot: str, find: "Callable[[Rel], Found]") -> "Callable[[Rel], Found]":
+    """Return ``find`` with its result cached in a slot of the node."""
     keep = object.__setattr__
 
-    def known(rel: Rel) -> Found:
+    def cached(rel: Rel) -> Found:
         try:
             return cast("Found", getattr(rel, slot))
         except AttributeError:
@@ -38,23 +41,26 @@ def once(slot: str, find: "Callable[[Rel], Found]") -> "Callable[[Rel], Found]":
             keep(rel, slot, found)
             return found
 
-    return known
+    return cached
 
 
 @hash_once
 @dataclass(frozen=True, slots=True)
 class Get(Relation):
-    """A catalog relation. A base table has one more column at the end: its ROWID, unique per row."""
+    """A catalog relation.
+
+    A base table has its unique ROWID as an additional last column.
+    """
 
     name: str
     types: tuple[Type, ...]
     nullable: tuple[bool, ...]
     keys: tuple[tuple[int, ...], ...] = ()
-    """Column sets that are unique: the primary key, the rowid."""
+    """Unique column sets, such as the primary key and the rowid."""
     is_table: bool = True
 
     def __post_init__(self) -> None:
-        resolve(self, "name")
+        mark_qualified(self, "name")
 
 
 @hash_once
@@ -105,10 +111,10 @@ class Project(Relation):
 @hash_once
 @dataclass(frozen=True, slots=True)
 class Join(Relation):
-    """Inner join: the product of the inputs' rows for which every predicate of ``on`` is true.
+    """An inner join: the rows of the inputs' product that satisfy every predicate of ``on``.
 
-    Columns are the inputs' columns one after the other. ``orders``, if there are any: for each input, the
-    others by place in the order in which its changes look them up; empty where the planner chooses.
+    The columns are the inputs' columns, concatenated. ``orders`` has for each input the positions of
+    the other inputs, in the order in which its changes look them up. If empty, the planner chooses.
     """
 
     inputs: "tuple[Rel, ...]"
@@ -118,10 +124,11 @@ class Join(Relation):
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """An aggregate: ``count`` (of rows when ``args`` is empty), ``sum``, ``min``, ``max``, ``string_agg``...
+    """An aggregate call, such as ``sum``, ``min``, or ``count``, which counts rows if ``args`` is empty.
 
-    ``avg`` and the like are rewritten to these when bound. ``distinct``: of rows with equal ``args`` one
-    counts; what an accumulable aggregate does not take is there to tell rows apart.
+    The binder rewrites ``avg`` and other composed aggregates to these. With ``distinct``, rows with
+    equal ``args`` count once. An accumulable aggregate may have more ``args`` than it reads, to
+    distinguish rows.
     """
 
     function: str
@@ -129,15 +136,18 @@ class AggregateCall:
     distinct: bool
     type: Type
     order: tuple[Direction, ...] = ()
-    """The rows are taken in the order of as many keys, the last of ``args``."""
+    """Directions of the sort keys, which are the last ``args``."""
     text: str = field(default="", compare=False)
-    """The call as the user would recognise it, for errors."""
+    """Call as written by the user, for error messages."""
 
 
 @hash_once
 @dataclass(frozen=True, slots=True)
 class Reduce(Relation):
-    """Groups by ``keys``; columns are the keys, then the aggregates. No keys: exactly one row, always."""
+    """Grouping by ``keys``.
+
+    The columns are the keys, then the aggregates. Without keys there is always exactly one row.
+    """
 
     input: "Rel"
     keys: tuple[Scalar, ...]
@@ -155,25 +165,25 @@ class OrderBy:
 
 @dataclass(frozen=True, slots=True)
 class RowCall:
-    """A call of a function that makes rows (``functions.tables``), with columns of ``types``."""
+    """A call of a set-returning function (``functions.table_functions``), with columns of ``types``."""
 
     function: str
     args: tuple[Scalar, ...]
     types: tuple[Type, ...]
     nullable: bool = True
-    """Whether columns of its rows can be NULL."""
+    """Whether the columns of its rows can be NULL."""
     text: str = field(default="", compare=False)
-    """The call as the user would recognise it, for errors."""
+    """Call as written by the user, for error messages."""
 
 
 @hash_once
 @dataclass(frozen=True, slots=True)
 class Expand(Relation):
-    """Each input row as often as the longest of ``calls`` has rows, its columns followed by theirs.
+    """Each input row joined with the rows that ``calls`` return for it (ROWS FROM).
 
-    The rows of the calls stand side by side, NULLs where one has fewer than another; after them their
-    number from 1 on, a BIGINT, if ``ordinality``. With ``outer`` a row for which there are none stays,
-    with NULLs.
+    The columns are the input's, then those of each call. Shorter results are padded with NULLs to the
+    longest. With ``ordinality``, a last BIGINT column numbers the rows from 1. With ``outer``, an
+    input row without results stays, padded with NULLs.
     """
 
     input: "Rel"
@@ -185,7 +195,7 @@ class Expand(Relation):
 @hash_once
 @dataclass(frozen=True, slots=True)
 class TopK(Relation):
-    """Rows ``offset .. offset + limit`` of each group of equal ``group`` columns, by ``order``."""
+    """Rows ``offset`` to ``offset + limit`` of each group of equal ``group`` columns, sorted by ``order``."""
 
     input: "Rel"
     group: tuple[int, ...]
@@ -197,10 +207,12 @@ class TopK(Relation):
 @hash_once
 @dataclass(frozen=True, slots=True)
 class Window(Relation):
-    """The input's columns, then what ``calls`` say of each row among those of equal ``partition`` columns.
+    """The input's columns, then the values of the window ``calls``.
 
-    Rows are in ``order``, peers (equal by it) in the order of ``ties`` and then in any that is always the
-    same. Equal rows are as many rows.
+    A partition has equal ``partition`` columns.
+
+    Rows are sorted by ``order``, then by ``ties``, then in a fixed order. Duplicate rows count
+    separately.
     """
 
     input: "Rel"
@@ -213,7 +225,10 @@ class Window(Relation):
 @hash_once
 @dataclass(frozen=True, slots=True)
 class Distinct(Relation):
-    """Each row with positive multiplicity, once. NULLs equal each other."""
+    """Each row with positive multiplicity, once.
+
+    NULLs are equal.
+    """
 
     input: "Rel"
 
@@ -221,7 +236,7 @@ class Distinct(Relation):
 @hash_once
 @dataclass(frozen=True, slots=True)
 class Threshold(Relation):
-    """Each row as often as its multiplicity, where that is positive."""
+    """Each row with its multiplicity, if that is positive."""
 
     input: "Rel"
 
@@ -229,7 +244,7 @@ class Threshold(Relation):
 @hash_once
 @dataclass(frozen=True, slots=True)
 class Negate(Relation):
-    """Every multiplicity times -1."""
+    """The input with all multiplicities negated."""
 
     input: "Rel"
 
@@ -250,13 +265,13 @@ class Single(Relation):
     input: "Rel"
     group: tuple[int, ...]
     place: Span | None = field(default=None, compare=False, repr=False)
-    """Where the subquery is written."""
+    """Position of the subquery in the SQL text."""
 
 
 @hash_once
 @dataclass(frozen=True, slots=True)
 class Let(Relation):
-    """``body`` with ``id`` standing for ``value``."""
+    """``body``, in which ``id`` is bound to ``value``."""
 
     id: str
     value: "Rel"
@@ -266,10 +281,11 @@ class Let(Relation):
 @hash_once
 @dataclass(frozen=True, slots=True)
 class LetRec(Relation):
-    """``body`` with ``ids`` standing for the fixed point of ``values``, which may refer to each other.
+    """``body``, in which ``ids`` are bound to the fixed point of ``values``.
 
-    They are computed by rounds from empty relations; with a ``limit``, so many rounds, more of which
-    would be an error if ``error_at_limit``.
+    These may refer to each other. The fixed point is computed in rounds from empty relations.
+    ``limit`` bounds the number of rounds. If ``error_at_limit``, an error is raised when more rounds
+    are needed.
     """
 
     ids: tuple[str, ...]
@@ -322,8 +338,8 @@ def _types(rel: Rel) -> tuple[Type, ...]:
         case Reduce(keys=keys, aggregates=aggregates):
             return tuple(k.type for k in keys) + tuple(a.type for a in aggregates)
         case Expand(input=source, calls=expanded, ordinality=numbered):
-            made = (type_ for call in expanded for type_ in call.types)
-            return (*types(source), *made, *((BIGINT,) if numbered else ()))
+            call_types = (type_ for call in expanded for type_ in call.types)
+            return (*types(source), *call_types, *((BIGINT,) if numbered else ()))
         case Union(inputs=sources):
             return types(sources[0])
         case Let(body=body) | LetRec(body=body):
@@ -332,5 +348,5 @@ def _types(rel: Rel) -> tuple[Type, ...]:
             assert_never(rel)
 
 
-types: Final = once("_types", _types)
-"""The column types of a relation's rows."""
+types: Final = memoize("_types", _types)
+"""Column types of a relation's rows."""

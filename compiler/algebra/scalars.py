@@ -5,7 +5,7 @@ that the query needs. An ERROR value lives within one map-filter-project: it van
 that step rejects the row. A value that leaves the step has been evaluated. This gives six rules:
 
 * A selection is one step: filters may move below maps, and scalars may move up into the step.
-* A predicate over a column computed above a join runs after the join's own predicates (:func:`after`). If
+* A predicate over a column computed above a join runs after its predicates (:func:`guard_predicate`). If
   such a column is a join key, the join is not flattened into the one above.
 * A lookup key is computed in its own step, after all predicates on the relation's rows.
 * Rows may enter one input of a union or join and cancel in another. A scalar that can fail runs in a step
@@ -24,15 +24,15 @@ from typing import Final, assert_never
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.runtime.functions.registry import (
-    Columns,
+    ColumnFunction,
     Composition,
     Matcher,
     Membership,
-    Memoized,
+    MemoizedFunction,
     Opcode,
-    Vector,
+    VectorFunction,
     implementation,
-    may_give_null,
+    may_return_null,
 )
 from kpg.runtime.interrupts import checkpoint
 from kpg.runtime.scalar import (
@@ -41,8 +41,8 @@ from kpg.runtime.scalar import (
     Fetch,
     If,
     Literal,
-    Named,
     Scalar,
+    UserFunctionName,
     children,
     transform,
     walk,
@@ -53,7 +53,7 @@ from kpg.runtime.types import BOOLEAN, Kind, Type
 
 
 def substitute(scalar: Scalar, values: Sequence[Scalar]) -> Scalar:
-    """The scalar with column ``i`` replaced by ``values[i]``."""
+    """Return the scalar with column ``i`` replaced by ``values[i]``."""
     if isinstance(scalar, Column):
         return values[scalar.index]
     checkpoint()
@@ -63,12 +63,12 @@ def substitute(scalar: Scalar, values: Sequence[Scalar]) -> Scalar:
 
 
 def all_columns(rel: Rel) -> tuple[Column, ...]:
-    """The columns of a relation as scalars."""
+    """Return the columns of a relation as scalars."""
     return tuple(Column(index, type_) for index, type_ in enumerate(algebra.types(rel)))
 
 
 def conjuncts(predicates: Iterable[Scalar]) -> tuple[Scalar, ...]:
-    """The predicates with every AND taken apart and literal truths left out, in order, each once."""
+    """Return the distinct conjuncts of the predicates, in order, without literal truths."""
     result: dict[Scalar, None] = {}
     stack = list(reversed(tuple(predicates)))
     while stack:
@@ -85,8 +85,8 @@ def conjuncts(predicates: Iterable[Scalar]) -> tuple[Scalar, ...]:
     return tuple(result)
 
 
-def written_size(scalars: Iterable[Scalar], values: Sequence[Scalar]) -> int:
-    """How many nodes the scalars have once ``values`` are substituted for their columns."""
+def size_after_substitution(scalars: Iterable[Scalar], values: Sequence[Scalar]) -> int:
+    """Return the number of scalar nodes after ``values`` replace the columns of ``scalars``."""
     sizes = [1 if isinstance(value, Column | Literal) else _size(value) for value in values]
     return sum(
         sizes[node.index] if isinstance(node, Column) else 1 for scalar in scalars for node in walk(scalar)
@@ -98,8 +98,8 @@ def _size(scalar: Scalar) -> int:
     return 1 + sum(map(_size, children(scalar)))
 
 
-def substitute_ids(scalar: Scalar, values: Mapping[int, Scalar]) -> Scalar:
-    """The scalar with other scalars for some of its columns."""
+def substitute_columns(scalar: Scalar, values: Mapping[int, Scalar]) -> Scalar:
+    """Return the scalar with the columns in ``values`` replaced."""
 
     def rewrite(part: Scalar) -> Scalar:
         return values.get(part.index, part) if isinstance(part, Column) else part
@@ -113,7 +113,7 @@ ARITHMETIC: Final = frozenset(
         *("$add_doubles", "$sub_doubles", "$mul_doubles"),
     )
 )
-"""Functions that have a value for all arguments, overflow aside."""
+"""Functions that have a value for all arguments except on overflow."""
 TOTAL: Final = ARITHMETIC | frozenset(
     (
         *("eq", "ne", "lt", "le", "gt", "ge", "is_distinct", "is_not_distinct", "in", "and", "or", "not"),
@@ -133,19 +133,19 @@ TOTAL: Final = ARITHMETIC | frozenset(
         *("extract_year", "extract_quarter", "extract_month", "extract_week", "extract_day", "extract_dow"),
     )
 )
-"""Functions that have a value, or NULL, for all arguments, overflow aside."""
+"""Functions that have a value or NULL for all arguments except on overflow."""
 DIVISIONS: Final = frozenset({"div", "mod"})
-INTEGERS: Final = {Kind.SMALLINT: 15, Kind.INTEGER: 31, Kind.BIGINT: 63}
-"""The types of integers, with the bits of their values."""
+INTEGER_BITS: Final = {Kind.SMALLINT: 15, Kind.INTEGER: 31, Kind.BIGINT: 63}
+"""Value bits of each integer type, without the sign."""
 
 
 def is_total(scalar: Scalar) -> bool:
-    """Whether it is certain that the scalar has a value, or NULL, in every row, overflow aside."""
+    """Return whether the scalar certainly has a value or NULL in every row, except on overflow."""
     match scalar:
         case Column() | Literal() | Fetch():
             return True
         case Call(function="cast", args=(arg,), type=type_):
-            return (widens(arg.type, type_) or _is_number(arg.type, type_)) and is_total(arg)
+            return (widens(arg.type, type_) or _is_exact_to_decimal(arg.type, type_)) and is_total(arg)
         case Call(function="substring", args=(arg, _, Literal(value=int() as length))):
             return length >= 0 and is_total(arg)
         case Call(function=function, args=(arg, divisor)) if function in DIVISIONS:
@@ -159,7 +159,7 @@ def is_total(scalar: Scalar) -> bool:
 
 
 def never_fails(scalar: Scalar) -> bool:
-    """Whether it is certain that the scalar has a value, or NULL, in every row."""
+    """Return whether the scalar certainly has a value or NULL in every row, overflow included."""
     return is_total(scalar) and not any(map(_may_overflow, walk(scalar)))
 
 
@@ -170,18 +170,24 @@ def _may_overflow(scalar: Scalar) -> bool:
     return decimal or scalar.function in ARITHMETIC
 
 
-def after(predicate: Scalar, tests: Iterable[Scalar], reads: Callable[[Scalar], frozenset[int]]) -> Scalar:
-    """The predicate for rows of a join that pass the ``tests``, which come first if it may fail.
+def guard_predicate(
+    predicate: Scalar, tests: Iterable[Scalar], reads: Callable[[Scalar], frozenset[int]]
+) -> Scalar:
+    """Return a join predicate that is evaluated only for rows that pass ``tests``, if it may fail.
 
-    ``reads``: the inputs of the join that a scalar reads. What reads no others is tested with it in any case.
+    Args:
+      predicate: the predicate to guard.
+      tests: the join's own predicates.
+      reads: returns the join inputs that a scalar reads. Tests over inputs that ``predicate`` reads
+        need no guard, because they run together with it.
     """
     if is_total(predicate):
         return predicate
-    before = tuple(dict.fromkeys(test for test in tests if not reads(test) <= reads(predicate)))
-    if not before:
+    guards = tuple(dict.fromkeys(test for test in tests if not reads(test) <= reads(predicate)))
+    if not guards:
         return predicate
-    passed = before[0] if len(before) == 1 else Call("and", before, BOOLEAN)
-    return If(passed, predicate, Literal(0, BOOLEAN), BOOLEAN)
+    guard = guards[0] if len(guards) == 1 else Call("and", guards, BOOLEAN)
+    return If(guard, predicate, Literal(0, BOOLEAN), BOOLEAN)
 
 
 def _is_never_zero(divisor: Scalar) -> bool:
@@ -197,15 +203,15 @@ def _is_never_zero(divisor: Scalar) -> bool:
 
 
 def widens(narrow: Type, wide: Type) -> bool:
-    """Whether a cast between the types keeps the word of every value."""
-    if narrow.kind in INTEGERS and wide.kind in INTEGERS:
-        return INTEGERS[narrow.kind] <= INTEGERS[wide.kind]
+    """Return whether a cast between the types keeps the word of every value."""
+    if narrow.kind in INTEGER_BITS and wide.kind in INTEGER_BITS:
+        return INTEGER_BITS[narrow.kind] <= INTEGER_BITS[wide.kind]
     return narrow.is_text and wide.is_text and not wide.precision
 
 
-def _is_number(given: Type, type_: Type) -> bool:
-    """Whether a cast makes a DECIMAL or DOUBLE of any exact number, overflow aside."""
-    return given.is_exact and type_.kind in (Kind.DECIMAL, Kind.DOUBLE)
+def _is_exact_to_decimal(source: Type, target: Type) -> bool:
+    """Return whether the cast makes a DECIMAL or DOUBLE of an exact number, which fails only on overflow."""
+    return source.is_exact and target.kind in (Kind.DECIMAL, Kind.DOUBLE)
 
 
 Key = frozenset[int]
@@ -214,12 +220,15 @@ NEVER_NULL: Final = frozenset(
     {"is_null", "is_not_null", "is_distinct", "is_not_distinct", "is_true", "is_false"}
 )
 FIRST_NOT_NULL: Final = frozenset({"coalesce", "greatest", "least"})
-LAX: Final = NEVER_NULL | FIRST_NOT_NULL | {"and", "or", "in", "nullif"}
-"""Functions that may give a value for a NULL argument; all others give NULL."""
+NON_STRICT: Final = NEVER_NULL | FIRST_NOT_NULL | {"and", "or", "in", "nullif"}
+"""Functions that may return a value for a NULL argument.
+
+All others are strict.
+"""
 
 
 def can_be_null(scalar: Scalar, flags: tuple[bool, ...]) -> bool:
-    """Whether the scalar can be NULL over rows whose columns can be NULL where ``flags`` says so."""
+    """Return whether the scalar can be NULL; ``flags`` states which columns can be."""
     match scalar:
         case Column(index=index):
             return flags[index]
@@ -236,35 +245,35 @@ def can_be_null(scalar: Scalar, flags: tuple[bool, ...]) -> bool:
                 return all(can_be_null(arg, flags) for arg in args)
             if any(can_be_null(arg, flags) for arg in args):
                 return True
-            return makes_null(scalar)
+            return can_introduce_null(scalar)
         case _:
             assert_never(scalar)
 
 
-def makes_null(call: Call) -> bool:
-    """Whether the call may be NULL though none of its arguments is."""
+def can_introduce_null(call: Call) -> bool:
+    """Return whether the call can be NULL when none of its arguments is."""
     if call.function == "nullif":
         return True
-    made = implementation(call)
-    match made:
+    definition = implementation(call)
+    match definition:
         case Composition(build=build):
-            return can_be_null(build(_outline(call)), (False,) * len(call.args))
-        case Memoized(build=build):
-            return isinstance(call.function, Named) or may_give_null(build(call))
-        case Columns():
+            return can_be_null(build(_over_argument_columns(call)), (False,) * len(call.args))
+        case MemoizedFunction(build=build):
+            return isinstance(call.function, UserFunctionName) or may_return_null(build(call))
+        case ColumnFunction():
             return True
-        case Opcode() | Vector() | Matcher() | Membership():
+        case Opcode() | VectorFunction() | Matcher() | Membership():
             return False
         case _:
-            assert_never(made)
+            assert_never(definition)
 
 
 def strict_columns(scalar: Scalar) -> Key:
-    """The columns that make the whole scalar NULL when they are NULL."""
+    """Return the columns that make the scalar NULL when they are NULL."""
     match scalar:
         case Column(index=index):
             return frozenset((index,))
-        case Call(function=function) if function not in LAX:
+        case Call(function=function) if function not in NON_STRICT:
             return _strict_columns(scalar)
         case Call(function="in", args=args):
             return strict_columns(args[0])
@@ -274,10 +283,11 @@ def strict_columns(scalar: Scalar) -> Key:
             assert_never(scalar)
 
 
-def _outline(call: Call) -> Call:
-    """The call with columns numbered by their places for its arguments, but constants.
+def _over_argument_columns(call: Call) -> Call:
+    """Return the call with each non-literal argument replaced by a column, numbered by argument.
 
-    What is built of it has the size of the function, not of the arguments, which it may repeat.
+    Expanding the result takes time in the size of the function. It may repeat arguments, which can be
+    large.
     """
     args = tuple(
         arg if isinstance(arg, Literal) else Column(place, arg.type) for place, arg in enumerate(call.args)
@@ -286,22 +296,22 @@ def _outline(call: Call) -> Call:
 
 
 def _strict_columns(call: Call) -> Key:
-    made = implementation(call)
-    if isinstance(made, Composition):
-        places = strict_columns(made.build(_outline(call)))
+    definition = implementation(call)
+    if isinstance(definition, Composition):
+        places = strict_columns(definition.build(_over_argument_columns(call)))
         return frozenset[int]().union(*(strict_columns(call.args[place]) for place in places))
-    if isinstance(made, Memoized) and made.takes_nulls:
+    if isinstance(definition, MemoizedFunction) and definition.takes_nulls:
         return frozenset()
     return frozenset[int]().union(*(strict_columns(arg) for arg in call.args))
 
 
-def rejected_nulls(predicate: Scalar) -> Key:
-    """The columns that cannot be NULL where the predicate is true."""
+def null_rejecting_columns(predicate: Scalar) -> Key:
+    """Return the columns that cannot be NULL where the predicate is true."""
     match predicate:
         case Call(function="and", args=args):
-            return frozenset[int]().union(*(rejected_nulls(arg) for arg in args))
+            return frozenset[int]().union(*(null_rejecting_columns(arg) for arg in args))
         case Call(function="or", args=args):
-            return frozenset.intersection(*(rejected_nulls(arg) for arg in args))
+            return frozenset.intersection(*(null_rejecting_columns(arg) for arg in args))
         case Call(function="is_not_null", args=args):
             return strict_columns(args[0])
         case Column() | Fetch() | Literal() | If() | Call():

@@ -1,8 +1,9 @@
 """Stable text form of relations, scalars and types, and its parser.
 
-A relation prints one operator per line, with its inputs indented below it. ``#3`` is input column 3. The type
-of a call appears only where it cannot be inferred. ``parse(rel_text(rel), relations) == rel``, where
-``relations`` are the catalog relations that ``rel`` reads.
+A relation prints one operator per line, with its inputs indented below it. ``#3`` is input
+column 3. The type of a call appears only where it cannot be inferred. ``parse(rel_text(rel), relations) ==
+rel``, where ``relations`` are the catalog relations that ``rel`` reads. The parser does not support
+windows.
 """
 
 import re
@@ -21,7 +22,7 @@ from kpg.runtime.plan.nodes import Frame, WindowCall, frame_text, shown_call
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, DATE, INTEGER, TEXT, Kind, Type, array, float_to_word, word_to_float
 from kpg.runtime.values import codec_of
-from kpg.runtime.values.words import shown_date
+from kpg.runtime.values.words import show_iso_date
 
 Types = Sequence[Type]
 EPOCH: Final = date(1970, 1, 1)
@@ -32,7 +33,7 @@ TOKEN: Final = re.compile(
 
 
 def scalar_text(scalar: Scalar, types: Types) -> str:
-    """The scalar as text, over an input with columns of these types."""
+    """Return the scalar as text, over an input with columns of ``types``."""
     match scalar:
         case Column(index=index, type=type_):
             return f"#{index}" + ("" if index < len(types) and types[index] == type_ else f"::{type_}")
@@ -45,22 +46,25 @@ def scalar_text(scalar: Scalar, types: Types) -> str:
             return f"fetch({table}, {column}, {scalar_text(rowid, types)})::{type_}"
         case Call(function=function, args=args, type=type_):
             inner = ", ".join(scalar_text(arg, types) for arg in args)
-            return f"{function}({inner})" + ("" if inferred(function, args) == type_ else f"::{type_}")
+            return f"{function}({inner})" + ("" if infer_type(function, args) == type_ else f"::{type_}")
         case _:
             assert_never(scalar)
 
 
-def inferred(function: str, args: Sequence[Scalar]) -> Type | None:
-    """The type of a call as the registry gives it; None if it does not know or wants other arguments."""
+def infer_type(function: str, args: Sequence[Scalar]) -> Type | None:
+    """Return the result type that the registry gives for a call.
+
+    Returns None if the function is unknown or would cast its arguments.
+    """
     try:
-        meaning = resolve(function, tuple(arg.type for arg in args))
+        resolution = resolve(function, tuple(arg.type for arg in args))
     except ProgrammingError:
         return None
-    return meaning.result_type if meaning.arg_types == tuple(arg.type for arg in args) else None
+    return resolution.result_type if resolution.arg_types == tuple(arg.type for arg in args) else None
 
 
 def literal_text(value: int | str | None, type_: Type) -> str:
-    """A constant with its type, unless that shows."""
+    """Return a constant with its type, unless the text implies the type."""
     body = value_text(value, type_)
     if value is not None and type_ in (INTEGER, TEXT, BOOLEAN):
         return body
@@ -68,13 +72,13 @@ def literal_text(value: int | str | None, type_: Type) -> str:
 
 
 def value_text(value: int | str | None, type_: Type) -> str:
-    """A constant of a type that the context shows."""
+    """Return a constant whose type is known from the context."""
     if value is None:
         return "null"
     if isinstance(value, str):
         codec = codec_of(type_) if type_.is_interned and not type_.is_text else None
-        shown = value if codec is None else codec.show(codec.decode(value))
-        return "'" + shown.replace("'", "''") + "'"
+        body = value if codec is None else codec.show(codec.decode(value))
+        return "'" + body.replace("'", "''") + "'"
     match type_.kind:
         case Kind.BOOLEAN:
             return "true" if value else "false"
@@ -83,29 +87,32 @@ def value_text(value: int | str | None, type_: Type) -> str:
         case Kind.REAL | Kind.DOUBLE:
             return repr(word_to_float(value))
         case Kind.DATE:
-            return f"'{shown_date(value)}'"
+            return f"'{show_iso_date(value)}'"
         case _:
             return str(value)
 
 
 class Reader:
-    """Reads what this module and :mod:`kpg.compiler.algebra.text` write, token by token."""
+    """Recursive-descent parser of the text form."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._place = 0
 
-    def _next(self) -> re.Match[str] | None:
+    def _match_token(self) -> re.Match[str] | None:
         return TOKEN.match(self._text, self._place)
 
     def peek(self) -> str:
-        """The next token; empty at the end."""
-        found = self._next()
+        """Return the next token, or an empty string at the end."""
+        found = self._match_token()
         return found[0].strip() if found else ""
 
-    def take(self, expected: str | None = None) -> str:
-        """The next token, consumed; InternalError if it is not the expected one."""
-        found = self._next()
+    def consume(self, expected: str | None = None) -> str:
+        """Consume and return the next token.
+
+        Raises InternalError at the end, or if the token is not the ``expected`` one.
+        """
+        found = self._match_token()
         token = found[0].strip() if found else ""
         if found is None or (expected is not None and token != expected):
             raise InternalError(f"expected {expected or 'more'} at {self._text[self._place :][:40]!r}")
@@ -113,24 +120,24 @@ class Reader:
         return token
 
     def accept(self, token: str) -> bool:
-        """Consumes the token if it is next."""
+        """Consume the token if it is next, and return whether it was."""
         if self.peek() != token:
             return False
-        self.take()
+        self.consume()
         return True
 
-    def done(self) -> None:
-        """Asserts that nothing is left."""
+    def expect_end(self) -> None:
+        """Raise InternalError unless all text is consumed."""
         if self._text[self._place :].strip():
             raise InternalError(f"unexpected {self._text[self._place :].strip()!r}")
 
     def integer(self) -> int:
-        """An integer."""
-        return int(self.take())
+        """Parse an integer."""
+        return int(self.consume())
 
     def integers(self) -> tuple[int, ...]:
-        """``[1, 2]``."""
-        self.take("[")
+        """Parse a list of integers, such as ``[1, 2]``."""
+        self.consume("[")
         result: list[int] = []
         while not self.accept("]"):
             result.append(self.integer())
@@ -138,26 +145,26 @@ class Reader:
         return tuple(result)
 
     def type(self) -> Type:
-        """A type by its SQL name."""
-        name = self.take()
+        """Parse a type by its SQL name."""
+        name = self.consume()
         if name == "INTERVAL" and self.peek() in ("MONTH", "DAY"):
-            name = f"INTERVAL {self.take()}"
+            name = f"INTERVAL {self.consume()}"
         sizes = [0, 0]
         if self.accept("("):
             sizes[0] = self.integer()
             if self.accept(","):
                 sizes[1] = self.integer()
-            self.take(")")
+            self.consume(")")
         type_ = Type(Kind(name), sizes[0], sizes[1])
         while self.peek() == "[" and self._text[self._place :].lstrip().startswith("[]"):
-            self.take("[")
-            self.take("]")
+            self.consume("[")
+            self.consume("]")
             type_ = array(type_)
         return type_
 
     def types(self) -> tuple[Type, ...]:
-        """``[INTEGER, DATE]``."""
-        self.take("[")
+        """Parse a list of types, such as ``[INTEGER, DATE]``."""
+        self.consume("[")
         result: list[Type] = []
         while not self.accept("]"):
             result.append(self.type())
@@ -165,7 +172,7 @@ class Reader:
         return tuple(result)
 
     def scalars(self, types: Types, end: str) -> tuple[Scalar, ...]:
-        """Scalars up to the token ``end``, consumed."""
+        """Parse scalars up to the token ``end``, and consume it."""
         result: list[Scalar] = []
         while not self.accept(end):
             result.append(self.scalar(types))
@@ -173,13 +180,13 @@ class Reader:
         return tuple(result)
 
     def scalar(self, types: Types) -> Scalar:
-        """One scalar over an input with columns of these types."""
-        token = self.take()
+        """Parse a scalar over an input with columns of ``types``."""
+        token = self.consume()
         if token == "#":
             index = self.integer()
             return Column(index, self.type() if self.accept("::") else types[index])
         if token == "date":
-            return Literal(self.value(self.take(), DATE), DATE)
+            return Literal(self.value(self.consume(), DATE), DATE)
         if not self.accept("("):
             return self._literal(token)
         if token == "fetch":
@@ -188,19 +195,19 @@ class Reader:
         explicit = self.type() if self.accept("::") else None
         if token == "if":
             return If(args[0], args[1], args[2], explicit or args[1].type)
-        type_ = explicit or inferred(token, args)
+        type_ = explicit or infer_type(token, args)
         if type_ is None:
             raise InternalError(f"the type of {token} cannot be inferred")
         return Call(token, args, type_)
 
     def _fetch(self, types: Types) -> Fetch:
-        table = self.take()
-        self.take(",")
+        table = self.consume()
+        self.consume(",")
         column = self.integer()
-        self.take(",")
+        self.consume(",")
         rowid = self.scalar(types)
-        self.take(")")
-        self.take("::")
+        self.consume(")")
+        self.consume("::")
         return Fetch(table, column, rowid, self.type())
 
     def _literal(self, token: str) -> Literal:
@@ -209,7 +216,7 @@ class Reader:
         return Literal(self.value(token, type_), type_)
 
     def value(self, token: str, type_: Type) -> int | str | None:
-        """The constant of a known type that a token means."""
+        """Return the constant of type ``type_`` that a token denotes."""
         if token == "null":
             return None
         match type_.kind:
@@ -234,7 +241,10 @@ INDENT = "  "
 
 
 def rel_text(rel: Rel) -> str:
-    """The relation as text; every line ends in a newline."""
+    """Return the relation as text.
+
+    Every line ends in a newline.
+    """
     lines: list[str] = []
     stack = [(rel, 0)]
     while stack:
@@ -245,14 +255,14 @@ def rel_text(rel: Rel) -> str:
 
 
 def node_text(rel: Rel) -> str:
-    """The relation's own line, without its inputs."""
+    """Return the line of the relation's own node, without its inputs."""
     name = type(rel).__name__
     match rel:
         case algebra.Get():
             return f"{name} {rel.name}"
         case algebra.Constant(rows=rows, types=types):
-            shown = (f"({', '.join(map(value_text, row, types))})" for row in rows)
-            return " ".join((name, _types(types), *shown))
+            row_texts = (f"({', '.join(map(value_text, row, types))})" for row in rows)
+            return " ".join((name, _types(types), *row_texts))
         case algebra.LocalGet(id=id_) | algebra.Let(id=id_):
             return f"{name} {id_}"
         case algebra.Map(input=source, scalars=scalars):
@@ -262,16 +272,16 @@ def node_text(rel: Rel) -> str:
         case algebra.Project(columns=columns):
             return f"{name} {list(columns)}"
         case algebra.Join(on=on, orders=orders):
-            given = f" orders=[{', '.join(str(list(order)) for order in orders)}]" if orders else ""
-            return f"{name} {_scalars(on, _joined(rel))}{given}"
+            orders_text = f" orders=[{', '.join(str(list(order)) for order in orders)}]" if orders else ""
+            return f"{name} {_scalars(on, _input_types(rel))}{orders_text}"
         case algebra.Reduce(input=source, keys=keys, aggregates=aggregates):
             inner = types_of(source)
             calls = ", ".join(aggregate_text(call, inner) for call in aggregates)
             return f"{name} {_scalars(keys, inner)} [{calls}]"
         case algebra.Expand(input=source, calls=expanded):
-            made = ", ".join(call_text(call, types_of(source)) for call in expanded)
+            calls_text = ", ".join(call_text(call, types_of(source)) for call in expanded)
             numbered, outer = " ordinality" * rel.ordinality, " outer" * rel.outer
-            return f"{name} [{made}]{numbered}{outer}"
+            return f"{name} [{calls_text}]{numbered}{outer}"
         case algebra.TopK():
             slice_ = f"limit={'all' if rel.limit is None else rel.limit} offset={rel.offset}"
             return f"{name} group={list(rel.group)} order=[{_order(rel.order)}] {slice_}"
@@ -288,7 +298,7 @@ def node_text(rel: Rel) -> str:
             assert_never(rel)
 
 
-def _joined(rel: algebra.Join) -> Types:
+def _input_types(rel: algebra.Join) -> Types:
     return [type_ for source in rel.inputs for type_ in types_of(source)]
 
 
@@ -301,18 +311,18 @@ def _types(types: tuple[Type, ...]) -> str:
 
 
 def window_text(window: algebra.Window) -> str:
-    """Partition, order, order of peers, and calls with their frames."""
+    """Return the window's partition, order, ties, and calls with their frames."""
     calls = (_call(call, types_of(window.input)) for call in window.calls)
     order = f"order=[{_order(window.order)}] ties=[{_order(window.ties)}]"
     return f"partition={list(window.partition)} {order} [{', '.join(calls)}]"
 
 
 def _call(call: WindowCall, types: Types) -> str:
-    shown = shown_call(call, lambda arg: scalar_text(arg, types))
+    call_body = shown_call(call, lambda arg: scalar_text(arg, types))
     frame = "" if call.frame == Frame() else f" {frame_text(call.frame)}"
     by = call.frame.ranged
     ranged = "" if by is None else f" by #{by.column} {'desc' if by.descending else 'asc'}"
-    return f"{shown}::{call.type}{frame}{ranged}"
+    return f"{call_body}::{call.type}{frame}{ranged}"
 
 
 def _order(order: tuple[OrderBy, ...]) -> str:
@@ -324,7 +334,7 @@ def _direction(key: OrderBy | Direction) -> str:
 
 
 def aggregate_text(call: AggregateCall, types: Types) -> str:
-    """An aggregate as text, over an input with columns of these types."""
+    """Return an aggregate call as text, over an input with columns of ``types``."""
     inner = ", ".join(scalar_text(arg, types) for arg in call.args)
     distinct = "distinct " if call.distinct else ""
     order = "".join(f" {_direction(key)}" for key in call.order)
@@ -333,7 +343,7 @@ def aggregate_text(call: AggregateCall, types: Types) -> str:
 
 
 def call_text(call: algebra.RowCall, types: Types) -> str:
-    """A call that makes rows as text, over an input with columns of these types."""
+    """Return a call of a set-returning function as text, over an input with columns of ``types``."""
     inner = ", ".join(scalar_text(arg, types) for arg in call.args)
     return f"{call.function}({inner})::{_types(call.types)}{'' if call.nullable else ' not null'}"
 
@@ -346,12 +356,15 @@ def _aggregate_type(function: str, args: tuple[Scalar, ...]) -> Type | None:
 
 
 def relations(rel: Rel) -> dict[str, Get]:
-    """The catalog relations that a relation reads, by name: what :func:`parse` needs."""
+    """Return the catalog relations that ``rel`` reads, by name, as :func:`parse` needs them."""
     return {node.name: node for node in walk(rel) if isinstance(node, Get)}
 
 
 def parse(text: str, relations: Mapping[str, Get]) -> Rel:
-    """The relation that :func:`rel_text` wrote; InternalError if the text is not of its making."""
+    """Parse the text form of a relation, the inverse of :func:`rel_text`.
+
+    Raises InternalError if the text does not parse.
+    """
     lines = [line for line in text.splitlines() if line.strip()]
     result, rest = _parse(lines, 0, 0, relations, {})
     if rest != len(lines):
@@ -367,13 +380,13 @@ def _depth(line: str) -> int:
 
 
 def _parse(
-    lines: list[str], place: int, depth: int, relations: Mapping[str, Get], bound: Locals
+    lines: list[str], place: int, depth: int, relations: Mapping[str, Get], local_types: Locals
 ) -> tuple[Rel, int]:
     reader = Reader(lines[place])
-    name = reader.take()
+    name = reader.consume()
     place += 1
-    inner = dict(bound)
-    id_ = reader.take() if name in ("Let", "LocalGet", "Get") else ""
+    inner = dict(local_types)
+    id_ = reader.consume() if name in ("Let", "LocalGet", "Get") else ""
     limit, fails, ids, id_types = _recursion(reader) if name == "LetRec" else (None, False, (), ())
     inner.update(zip(ids, id_types, strict=True))
     inputs: list[Rel] = []
@@ -385,26 +398,26 @@ def _parse(
     if name == "Get":
         result: Rel = relations[id_]
     elif name == "LocalGet":
-        result = algebra.LocalGet(id_, bound[id_])
+        result = algebra.LocalGet(id_, local_types[id_])
     elif name == "Let":
         result = algebra.Let(id_, inputs[0], inputs[1])
     elif name == "LetRec":
         result = algebra.LetRec(ids, tuple(inputs[:-1]), id_types, limit, inputs[-1], fails)
     else:
         result = _operator(name, reader, tuple(inputs))
-    reader.done()
+    reader.expect_end()
     return result, place
 
 
 def _recursion(reader: Reader) -> tuple[int | None, bool, tuple[str, ...], tuple[tuple[Type, ...], ...]]:
     limit = _limit(reader)
     fails = reader.accept("error")
-    reader.take("[")
+    reader.consume("[")
     ids: list[str] = []
     while not reader.accept("]"):
-        ids.append(reader.take())
+        ids.append(reader.consume())
         reader.accept(",")
-    reader.take("[")
+    reader.consume("[")
     types: list[tuple[Type, ...]] = []
     while not reader.accept("]"):
         types.append(reader.types())
@@ -413,8 +426,8 @@ def _recursion(reader: Reader) -> tuple[int | None, bool, tuple[str, ...], tuple
 
 
 def _limit(reader: Reader) -> int | None:
-    reader.take("limit")
-    reader.take("=")
+    reader.consume("limit")
+    reader.consume("=")
     return None if reader.accept("all") else reader.integer()
 
 
@@ -426,7 +439,7 @@ def _operator(name: str, reader: Reader, inputs: tuple[Rel, ...]) -> Rel:
             return algebra.Union(inputs)
         case "Join":
             types = [type_ for source in inputs for type_ in types_of(source)]
-            reader.take("[")
+            reader.consume("[")
             return algebra.Join(inputs, reader.scalars(types, "]"), _orders(reader))
         case "Distinct":
             return algebra.Distinct(inputs[0])
@@ -437,26 +450,26 @@ def _operator(name: str, reader: Reader, inputs: tuple[Rel, ...]) -> Rel:
         case "Project":
             return algebra.Project(inputs[0], reader.integers())
         case "Single":
-            return algebra.Single(inputs[0], _named_integers(reader, "group"))
+            return algebra.Single(inputs[0], _labelled_integers(reader, "group"))
         case "TopK":
-            return _top(reader, inputs[0])
+            return _topk(reader, inputs[0])
         case "Expand":
             return _expand(reader, inputs[0])
         case "Map" | "Filter" | "Reduce":
-            return _over(name, reader, inputs[0])
+            return _scalar_operator(name, reader, inputs[0])
         case _:
             raise InternalError(f"unknown operator {name}")
 
 
-def _over(name: str, reader: Reader, source: Rel) -> Rel:
+def _scalar_operator(name: str, reader: Reader, source: Rel) -> Rel:
     types = types_of(source)
-    reader.take("[")
+    reader.consume("[")
     scalars = reader.scalars(types, "]")
     if name == "Map":
         return algebra.Map(source, scalars)
     if name == "Filter":
         return algebra.Filter(source, scalars)
-    reader.take("[")
+    reader.consume("[")
     calls: list[AggregateCall] = []
     while not reader.accept("]"):
         calls.append(_aggregate(reader, types))
@@ -465,13 +478,13 @@ def _over(name: str, reader: Reader, source: Rel) -> Rel:
 
 
 def _aggregate(reader: Reader, types: Types) -> AggregateCall:
-    function = reader.take()
-    reader.take("(")
+    function = reader.consume()
+    reader.consume("(")
     distinct = reader.accept("distinct")
     args = reader.scalars(types, ")")
     order: list[Direction] = []
     while (descending := reader.accept("desc")) or reader.accept("asc"):
-        order.append(Direction(descending, reader.take() == "first"))
+        order.append(Direction(descending, reader.consume() == "first"))
     type_ = reader.type() if reader.accept("::") else _aggregate_type(function, args)
     if type_ is None:
         raise InternalError(f"the type of {function} cannot be inferred")
@@ -480,16 +493,16 @@ def _aggregate(reader: Reader, types: Types) -> AggregateCall:
 
 def _expand(reader: Reader, source: Rel) -> algebra.Expand:
     types = types_of(source)
-    reader.take("[")
+    reader.consume("[")
     calls = []
     while not reader.accept("]"):
-        function = reader.take()
-        reader.take("(")
+        function = reader.consume()
+        reader.consume("(")
         args = reader.scalars(types, ")")
-        reader.take("::")
-        made = reader.types()
+        reader.consume("::")
+        column_types = reader.types()
         nullable = not reader.accept("not") or not reader.accept("null")
-        calls.append(algebra.RowCall(function, args, made, nullable))
+        calls.append(algebra.RowCall(function, args, column_types, nullable))
         reader.accept(",")
     return algebra.Expand(source, tuple(calls), reader.accept("ordinality"), reader.accept("outer"))
 
@@ -500,24 +513,24 @@ def _constant(reader: Reader) -> algebra.Constant:
     while reader.accept("("):
         row = []
         for type_ in types:
-            row.append(reader.value(reader.take(), type_))
+            row.append(reader.value(reader.consume(), type_))
             reader.accept(",")
-        reader.take(")")
+        reader.consume(")")
         rows.append(tuple(row))
     return algebra.Constant(tuple(rows), types)
 
 
-def _named_integers(reader: Reader, name: str) -> tuple[int, ...]:
-    reader.take(name)
-    reader.take("=")
+def _labelled_integers(reader: Reader, name: str) -> tuple[int, ...]:
+    reader.consume(name)
+    reader.consume("=")
     return reader.integers()
 
 
 def _orders(reader: Reader) -> tuple[tuple[int, ...], ...]:
     if not reader.accept("orders"):
         return ()
-    reader.take("=")
-    reader.take("[")
+    reader.consume("=")
+    reader.consume("[")
     orders = []
     while not reader.accept("]"):
         orders.append(reader.integers())
@@ -525,17 +538,17 @@ def _orders(reader: Reader) -> tuple[tuple[int, ...], ...]:
     return tuple(orders)
 
 
-def _top(reader: Reader, source: Rel) -> algebra.TopK:
-    group = _named_integers(reader, "group")
-    reader.take("order")
-    reader.take("=")
-    reader.take("[")
+def _topk(reader: Reader, source: Rel) -> algebra.TopK:
+    group = _labelled_integers(reader, "group")
+    reader.consume("order")
+    reader.consume("=")
+    reader.consume("[")
     order = []
     while not reader.accept("]"):
-        column, direction, nulls = reader.integer(), reader.take(), reader.take()
+        column, direction, nulls = reader.integer(), reader.consume(), reader.consume()
         order.append(OrderBy(column, direction == "desc", nulls == "first"))
         reader.accept(",")
     limit = _limit(reader)
-    reader.take("offset")
-    reader.take("=")
+    reader.consume("offset")
+    reader.consume("=")
     return algebra.TopK(source, group, tuple(order), limit, reader.integer())

@@ -1,7 +1,8 @@
 """Traversals and rewrites of relations, shared by every pass.
 
-All traversals are iterative, so a deep plan cannot exhaust Python's stack. :func:`with_unique_ids` gives each
-let a name that is unique in the plan. :func:`transform_scoped` also passes the values of the lets in scope.
+Walks and plain transforms are iterative, so a deep plan cannot exhaust Python's stack.
+:func:`with_unique_ids` makes let ids unique in the plan. :func:`transform_scoped` also passes the
+values of the lets in scope.
 """
 
 from collections import Counter
@@ -21,7 +22,10 @@ Found = TypeVar("Found")
 
 
 def children(rel: Rel) -> tuple[Rel, ...]:
-    """The direct inputs of a relation: operands, or the bound values and then the body of a let."""
+    """Return the direct inputs of a relation.
+
+    Those of a let are its values, then its body.
+    """
     match rel:
         case algebra.Get() | algebra.Constant() | algebra.LocalGet():
             return ()
@@ -50,7 +54,7 @@ def children(rel: Rel) -> tuple[Rel, ...]:
 
 
 def with_children(rel: Rel, new: tuple[Rel, ...]) -> Rel:
-    """The relation with its direct inputs replaced, in the order of :func:`children`."""
+    """Return the relation with its direct inputs replaced, in the order of :func:`children`."""
     match rel:
         case algebra.Get() | algebra.Constant() | algebra.LocalGet():
             return rel
@@ -79,7 +83,7 @@ def with_children(rel: Rel, new: tuple[Rel, ...]) -> Rel:
 
 
 def walk(rel: Rel) -> Iterator[Rel]:
-    """The relation and everything below it, parents first, inputs left to right."""
+    """Yield the relation and all relations below it in preorder."""
     stack = [rel]
     while stack:
         node = stack.pop()
@@ -89,7 +93,7 @@ def walk(rel: Rel) -> Iterator[Rel]:
 
 
 def walk_up(rel: Rel) -> Iterator[Rel]:
-    """The relation and everything below it, inputs first."""
+    """Yield the relation and all relations below it in postorder."""
     stack = [(rel, False)]
     while stack:
         node, ready = stack.pop()
@@ -102,21 +106,25 @@ def walk_up(rel: Rel) -> Iterator[Rel]:
 
 
 def transform_up(rel: Rel, rewrite: Rewrite) -> Rel:
-    """Rebuild bottom-up: ``rewrite`` sees each node with its inputs already rewritten.
+    """Rebuild the relation bottom-up.
 
-    A node that nothing changes stays the same object.
+    ``rewrite`` receives each node with its inputs already rewritten. An unchanged node stays the same
+    object.
     """
     done: list[Rel] = []
     for node in walk_up(rel):
         old = children(node)
         new = tuple(done[len(done) - len(old) :])
         del done[len(done) - len(old) :]
-        done.append(rewrite(_rebuilt(node, old, new)))
+        done.append(rewrite(_rebuild(node, old, new)))
     return done.pop()
 
 
 def transform_down(rel: Rel, rewrite: Rewrite) -> Rel:
-    """Rebuild top-down: ``rewrite`` sees a node first, then the inputs of what it returned."""
+    """Rebuild the relation top-down.
+
+    ``rewrite`` receives a node first, then the inputs of its result.
+    """
     done: list[Rel] = []
     stack = [(rel, False)]
     while stack:
@@ -130,16 +138,16 @@ def transform_down(rel: Rel, rewrite: Rewrite) -> Rel:
         old = children(node)
         new = tuple(done[len(done) - len(old) :])
         del done[len(done) - len(old) :]
-        done.append(_rebuilt(node, old, new))
+        done.append(_rebuild(node, old, new))
     return done.pop()
 
 
-def _rebuilt(node: Rel, old: tuple[Rel, ...], new: tuple[Rel, ...]) -> Rel:
+def _rebuild(node: Rel, old: tuple[Rel, ...], new: tuple[Rel, ...]) -> Rel:
     return node if all(map(is_, old, new)) else with_children(node, new)
 
 
 def scalars(rel: Rel) -> tuple[Scalar, ...]:
-    """The scalars that the node itself evaluates over its input's columns."""
+    """Return the scalars that the node itself evaluates over its input's columns."""
     match rel:
         case algebra.Map(scalars=result) | algebra.Filter(predicates=result) | algebra.Join(on=result):
             return result
@@ -168,7 +176,7 @@ def scalars(rel: Rel) -> tuple[Scalar, ...]:
 
 
 def with_scalars(rel: Rel, new: tuple[Scalar, ...]) -> Rel:
-    """The node with its own scalars replaced, in the order of :func:`scalars`."""
+    """Return the node with its own scalars replaced, in the order of :func:`scalars`."""
     match rel:
         case algebra.Map():
             return replace(rel, scalars=new)
@@ -182,8 +190,8 @@ def with_scalars(rel: Rel, new: tuple[Scalar, ...]) -> Rel:
             return replace(rel, keys=new[: len(keys)], aggregates=calls)
         case algebra.Expand(calls=expanded):
             rest = iter(new)
-            made = tuple(replace(call, args=tuple(next(rest) for _ in call.args)) for call in expanded)
-            return replace(rel, calls=made)
+            new_calls = tuple(replace(call, args=tuple(next(rest) for _ in call.args)) for call in expanded)
+            return replace(rel, calls=new_calls)
         case (
             algebra.Get()
             | algebra.Constant()
@@ -205,15 +213,15 @@ def with_scalars(rel: Rel, new: tuple[Scalar, ...]) -> Rel:
 
 
 def width(rel: Rel) -> int:
-    """The number of columns of a relation's rows."""
+    """Return the number of columns of a relation."""
     return len(algebra.types(rel))
 
 
-def _below(slot: str, find: Callable[[Rel], Found]) -> Callable[[Rel], Found]:
-    """As ``once``, the inputs first, so that a deep plan is no deep recursion."""
-    known = algebra.once(slot, find)
+def _memoize_bottom_up(slot: str, find: Callable[[Rel], Found]) -> Callable[[Rel], Found]:
+    """Return ``find``, memoized and evaluated bottom-up, so that a deep plan needs no deep recursion."""
+    known = algebra.memoize(slot, find)
 
-    def found(rel: Rel) -> Found:
+    def compute(rel: Rel) -> Found:
         stack = [rel]
         while stack:
             node = stack[-1]
@@ -224,7 +232,7 @@ def _below(slot: str, find: Callable[[Rel], Found]) -> Callable[[Rel], Found]:
                 known(stack.pop())
         return known(rel)
 
-    return found
+    return compute
 
 
 def _free(rel: Rel) -> frozenset[str]:
@@ -236,90 +244,95 @@ def _free(rel: Rel) -> frozenset[str]:
     return free - set(rel.ids) if isinstance(rel, algebra.LetRec) else free
 
 
-free_locals: Final = _below("_free", _free)
-"""The ids that the relation reads by LocalGet and does not bind itself."""
-size: Final[Callable[[Rel], int]] = _below("_size", lambda rel: 1 + sum(map(size, children(rel))))
-"""The number of nodes of a relation: of itself and of all below it."""
+free_locals: Final = _memoize_bottom_up("_free", _free)
+"""Ids that the relation reads by LocalGet and does not bind itself."""
+size: Final[Callable[[Rel], int]] = _memoize_bottom_up("_size", lambda rel: 1 + sum(map(size, children(rel))))
+"""Number of nodes of a relation, with all nodes below it."""
 
 
-def renamed(rel: Rel) -> Rel:
-    """The relation with its lets and recursive lets named ``l0``, ``l1``... from the outside in."""
-    return _renamed(rel, {}, count())
+def renumber_lets(rel: Rel) -> Rel:
+    """Rename the ids of all lets to ``l0``, ``l1``..., from the outside in."""
+    return _renumber_lets(rel, {}, count())
 
 
 def with_unique_ids(rel: Rel) -> Rel:
-    """The relation as it is if each of its lets has a name of its own, else :func:`renamed`."""
-    ids = [id_ for node in walk(rel) for id_ in _bound_ids(node)]
-    return rel if len(set(ids)) == len(ids) else renamed(rel)
+    """Return the relation with unique let ids, renumbered only if they are not unique."""
+    ids = [id_ for node in walk(rel) for id_ in _let_ids(node)]
+    return rel if len(set(ids)) == len(ids) else renumber_lets(rel)
 
 
 def let_values(rel: Rel) -> dict[str, Rel]:
-    """What each let of a relation with unique ids binds."""
+    """Return the value of each let of a relation with unique ids."""
     return {node.id: node.value for node in walk(rel) if isinstance(node, algebra.Let)}
 
 
 def recursions(rel: Rel) -> dict[str, algebra.LetRec]:
-    """The recursion that each recursive let of a relation with unique ids is of."""
+    """Return the LetRec of each recursive id of a relation with unique ids."""
     found = (node for node in walk(rel) if isinstance(node, algebra.LetRec))
     return {id_: rec for rec in found for id_ in rec.ids}
 
 
-def _bound_ids(rel: Rel) -> tuple[str, ...]:
+def _let_ids(rel: Rel) -> tuple[str, ...]:
     if isinstance(rel, algebra.LetRec):
         return rel.ids
     return (rel.id,) if isinstance(rel, algebra.Let) else ()
 
 
-def _renamed(rel: Rel, names: Mapping[str, str], fresh: "count[int]") -> Rel:
+def _renumber_lets(rel: Rel, names: Mapping[str, str], fresh: "count[int]") -> Rel:
     if isinstance(rel, algebra.LocalGet):
         name = names.get(rel.id, rel.id)
         return rel if name == rel.id else algebra.LocalGet(name, rel.types)
     if isinstance(rel, algebra.Let):
         name = f"l{next(fresh)}"
         inside = {**names, rel.id: name}
-        return algebra.Let(name, _renamed(rel.value, names, fresh), _renamed(rel.body, inside, fresh))
+        return algebra.Let(
+            name, _renumber_lets(rel.value, names, fresh), _renumber_lets(rel.body, inside, fresh)
+        )
     if isinstance(rel, algebra.LetRec):
         inside = {**names, **{id_: f"l{next(fresh)}" for id_ in rel.ids}}
-        values = tuple(_renamed(value, inside, fresh) for value in rel.values)
-        body = _renamed(rel.body, inside, fresh)
+        values = tuple(_renumber_lets(value, inside, fresh) for value in rel.values)
+        body = _renumber_lets(rel.body, inside, fresh)
         return replace(rel, ids=tuple(inside[id_] for id_ in rel.ids), values=values, body=body)
     old = children(rel)
-    new = tuple(_renamed(child, names, fresh) for child in old)
+    new = tuple(_renumber_lets(child, names, fresh) for child in old)
     return rel if all(map(is_, old, new)) else with_children(rel, new)
 
 
-Bound = Mapping[str, Rel]
+LetValues = Mapping[str, Rel]
 
 
-def transform_scoped(rel: Rel, rewrite: Callable[[Rel, Bound], Rel], bound: Bound | None = None) -> Rel:
-    """Rebuild bottom-up; ``rewrite`` also sees the (rewritten) values of the lets in scope.
+def transform_scoped(
+    rel: Rel, rewrite: Callable[[Rel, LetValues], Rel], outer_scope: LetValues | None = None
+) -> Rel:
+    """Rebuild the relation bottom-up.
 
-    Where no two lets have the same name, which is usual, there is one scope that grows: what is found out
-    about a relation in it stays true.
+    ``rewrite`` also receives the rewritten values of the lets in scope. If all ids are unique, which
+    is usual, one scope grows during the traversal, so facts cached for it stay valid. Otherwise each
+    let has its own scope.
     """
-    names = Counter(name for node in walk(rel) for name in _bound_by(node))
-    names.update(bound or ())
+    names = Counter(name for node in walk(rel) for name in _let_names(node))
+    names.update(outer_scope or ())
     grows = all(count == 1 for count in names.values())
-    return _transformed(rel, rewrite, dict(bound or {}), grows=grows)
+    return _transform_scoped(rel, rewrite, dict(outer_scope or {}), grows=grows)
 
 
-def _bound_by(node: Rel) -> tuple[str, ...]:
+def _let_names(node: Rel) -> tuple[str, ...]:
     if isinstance(node, algebra.LetRec):
         return node.ids
     return (node.id,) if isinstance(node, algebra.Let) else ()
 
 
-def _transformed(
-    rel: Rel, rewrite: Callable[[Rel, Bound], Rel], scope: dict[str, Rel], *, grows: bool
+def _transform_scoped(
+    rel: Rel, rewrite: Callable[[Rel, LetValues], Rel], scope: dict[str, Rel], *, grows: bool
 ) -> Rel:
     if isinstance(rel, algebra.Let):
-        value = _transformed(rel.value, rewrite, scope, grows=grows)
+        value = _transform_scoped(rel.value, rewrite, scope, grows=grows)
         inside = scope if grows else dict(scope)
         inside[rel.id] = value
-        body = _transformed(rel.body, rewrite, inside, grows=grows)
+        body = _transform_scoped(rel.body, rewrite, inside, grows=grows)
         return rewrite(algebra.Let(rel.id, value, body), scope)
     if isinstance(rel, algebra.LetRec) and not grows:
         scope = {id_: value for id_, value in scope.items() if id_ not in rel.ids}
     old = children(rel)
-    new = tuple(_transformed(child, rewrite, scope, grows=grows) for child in old)
+    new = tuple(_transform_scoped(child, rewrite, scope, grows=grows) for child in old)
     return rewrite(rel if all(map(is_, old, new)) else with_children(rel, new), scope)

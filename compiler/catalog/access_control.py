@@ -1,8 +1,8 @@
-"""Access control checks: missing privileges raise Postgres' errors, and row security policies become data.
+"""Access control: privilege checks that raise Postgres' errors, and row security policies as data.
 
-The ``need_*`` functions raise :class:`PrivilegeError`. :class:`Policy` is CREATE POLICY, and :func:`demands`
-lists the conditions that a role's rows must satisfy for a command. The privileges themselves are in
-``privileges``; ``sql.bind.row_security`` turns policies into filters.
+The ``require_*`` functions raise :class:`PrivilegeError`. :class:`Policy` is CREATE POLICY, and
+:func:`policy_conditions` lists the conditions that a role's rows must satisfy for a command. The
+privileges themselves are in ``privileges``; ``sql.bind.row_security`` turns policies into filters.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,95 +15,97 @@ from kpg.compiler.catalog.routines import Routine
 from kpg.runtime.errors import PrivilegeError, Span
 from kpg.runtime.records import dataclass
 
-FILES: Final = {"from": "pg_read_server_files", "to": "pg_write_server_files"}
-"""The roles that may have the server read and write files."""
+FILE_ROLES: Final = {"from": "pg_read_server_files", "to": "pg_write_server_files"}
+"""Roles that may have the server read and write files, by direction."""
 
 
-def definer_of(catalog: "Catalog", routine: "Routine") -> "Asker":
-    """Who asks in the body of a function that has its owner's rights."""
-    return replace(catalog.asker, user=catalog.rights.owner(("FUNCTION", routine.name.lower())))
+def definer_identity(catalog: "Catalog", routine: "Routine") -> "Asker":
+    """Return the session's identity inside a SECURITY DEFINER function."""
+    return replace(catalog.asker, user=catalog.privileges.owner(("FUNCTION", routine.name.lower())))
 
 
-def may_refuse(catalog: "Catalog") -> bool:
-    """Whether a privilege may be lacking: by who asks, or by the owner of a view that is read."""
-    return bool(catalog.rights.owners) or catalog.is_limited
+def may_deny_access(catalog: "Catalog") -> bool:
+    """Return whether a statement can lack a privilege of the current user or of a view's owner."""
+    return bool(catalog.privileges.owners) or catalog.checks_privileges
 
 
-def whose(catalog: "Catalog", view: "ViewEntry") -> str:
-    """With whose rights a view reads what it names."""
-    return catalog.asker.user if view.invoker else catalog.rights.owner(key_of(view.name))
+def view_role(catalog: "Catalog", view: "ViewEntry") -> str:
+    """Return the role whose privileges apply to the relations that a view reads."""
+    return catalog.asker.user if view.invoker else catalog.privileges.owner(relation_key(view.name))
 
 
-def key_of(name: str) -> Key:
-    """A relation as what privileges are about."""
+def relation_key(name: str) -> Key:
+    """Return the privilege key of a relation."""
     return ("RELATION", name.lower())
 
 
 def schema_of(catalog: "Catalog", name: str) -> str:
-    """The schema of a whole name, as the catalog has it."""
+    """Return the lower-case schema of a qualified name; ``public`` if it has none."""
     schema = name.rpartition(".")[0].lower()
     return schema if schema in catalog.schemas else "public"
 
 
-def described(catalog: "Catalog", key: Key) -> str:
-    """What something is, with its name."""
+def describe_object(catalog: "Catalog", key: Key) -> str:
+    """Return the kind and name of an object, for errors."""
     if key[0] == "COLUMN":
-        return f"column {key[2]} of {described(catalog, ('RELATION', key[1]))}"
+        return f"column {key[2]} of {describe_object(catalog, ('RELATION', key[1]))}"
     if key[0] != "RELATION":
-        return f"{key[0].lower()} {plain(catalog, key)}"
+        return f"{key[0].lower()} {object_name(catalog, key)}"
     entry = catalog.entries.get(key[1])
     materialized = getattr(entry, "materialized", None)
     if materialized is None:
-        return f"table {plain(catalog, key)}"
-    return f"{'materialized view' if materialized else 'view'} {plain(catalog, key)}"
+        return f"table {object_name(catalog, key)}"
+    return f"{'materialized view' if materialized else 'view'} {object_name(catalog, key)}"
 
 
-def plain(catalog: "Catalog", key: Key) -> str:
-    """Its name, without its schema."""
+def object_name(catalog: "Catalog", key: Key) -> str:
+    """Return the unqualified name of an object."""
     name = key[1]
     if key[0] == "RELATION" and name in catalog.entries:
         name = catalog.entries[name].name
     if key[0] == "SEQUENCE" and name in catalog.sequences:
         name = catalog.sequences[name].name
-    return catalog.plain(name) if key[0] in ("RELATION", "SEQUENCE") else name.partition("(")[0]
+    return catalog.unqualified_name(name) if key[0] in ("RELATION", "SEQUENCE") else name.partition("(")[0]
 
 
-def denied(catalog: "Catalog", key: Key, span: Span | None = None) -> PrivilegeError:
-    """Somebody lacks a privilege."""
+def permission_denied(catalog: "Catalog", key: Key, span: Span | None = None) -> PrivilegeError:
+    """Return the error for a missing privilege."""
     if key[0] == "COLUMN":
-        relation = plain(catalog, ("RELATION", key[1]))
+        relation = object_name(catalog, ("RELATION", key[1]))
         return PrivilegeError(f'permission denied for column "{key[2]}" of relation "{relation}"', span=span)
-    return PrivilegeError(f"permission denied for {described(catalog, key)}", span=span)
+    return PrivilegeError(f"permission denied for {describe_object(catalog, key)}", span=span)
 
 
-def need(catalog: "Catalog", key: Key, letters: str, span: Span | None = None) -> None:
-    """PrivilegeError unless who asks has the privileges."""
-    if catalog.is_limited and not catalog.rights.has(catalog.asker.user, key, letters):
-        raise denied(catalog, key, span)
+def require_privileges(catalog: "Catalog", key: Key, letters: str, span: Span | None = None) -> None:
+    """Raise PrivilegeError unless the current user has all the privileges."""
+    if catalog.checks_privileges and not catalog.privileges.has_privileges(catalog.asker.user, key, letters):
+        raise permission_denied(catalog, key, span)
 
 
-def need_any(catalog: "Catalog", key: Key, letters: str) -> None:
-    """PrivilegeError unless who asks has one of the privileges."""
-    if catalog.is_limited and not set(letters) & set(catalog.rights.given(catalog.asker.user, key)):
-        raise denied(catalog, key)
+def require_any_privilege(catalog: "Catalog", key: Key, letters: str) -> None:
+    """Raise PrivilegeError unless the current user has one of the privileges."""
+    if catalog.checks_privileges and not set(letters) & set(
+        catalog.privileges.granted_letters(catalog.asker.user, key)
+    ):
+        raise permission_denied(catalog, key)
 
 
-def need_owner(catalog: "Catalog", key: Key, span: Span | None = None) -> None:
-    """PrivilegeError unless who asks owns it."""
-    if catalog.is_limited and not catalog.rights.owns(catalog.asker.user, key):
-        raise PrivilegeError(f"must be owner of {described(catalog, key)}", span=span)
+def require_owner(catalog: "Catalog", key: Key, span: Span | None = None) -> None:
+    """Raise PrivilegeError unless the current user owns the object."""
+    if catalog.checks_privileges and not catalog.privileges.owns(catalog.asker.user, key):
+        raise PrivilegeError(f"must be owner of {describe_object(catalog, key)}", span=span)
 
 
-def need_file(catalog: "Catalog", direction: str, span: Span | None, what: str = "COPY") -> None:
-    """PrivilegeError unless who asks may have the server read (``from``) or write (``to``) files.
+def require_file_access(catalog: "Catalog", direction: str, span: Span | None, command: str = "COPY") -> None:
+    """Raise PrivilegeError unless the current user may read (``from``) or write (``to``) server files.
 
-    To be called before anything is looked up on the disk: whether there is a file is not to be told either.
+    Call it before any access to the disk: the error must not reveal whether a file exists.
     """
-    role = FILES[direction]
-    if catalog.is_limited and role not in catalog.rights.acts_as(catalog.asker.user):
-        copies = what == "COPY"
+    role = FILE_ROLES[direction]
+    if catalog.checks_privileges and role not in catalog.privileges.effective_roles(catalog.asker.user):
+        copies = command == "COPY"
         verb = {"from": "read", "to": "write"}[direction]
-        done = f"COPY {direction} a file" if copies else f"{verb} files by {what}"
+        done = f"COPY {direction} a file" if copies else f"{verb} files by {command}"
         raise PrivilegeError(
             f"permission denied to {'COPY to or from a file' if copies else done}",
             span=span,
@@ -111,57 +113,60 @@ def need_file(catalog: "Catalog", direction: str, span: Span | None, what: str =
         )
 
 
-def need_schema(catalog: "Catalog", name: str, letter: str, span: Span | None = None) -> None:
-    """PrivilegeError unless who asks may use, or make something in, the schema of a whole name."""
+def require_schema_privilege(catalog: "Catalog", name: str, letter: str, span: Span | None = None) -> None:
+    """Raise PrivilegeError unless the current user has a privilege on the schema of a qualified name."""
     schema = schema_of(catalog, name)
-    if catalog.is_limited and not schema.startswith("pg_temp"):
-        need(catalog, ("SCHEMA", schema), letter, span)
+    if catalog.checks_privileges and not schema.startswith("pg_temp"):
+        require_privileges(catalog, ("SCHEMA", schema), letter, span)
 
 
-def need_named(catalog: "Catalog", name: str, span: Span | None = None) -> None:
-    """PrivilegeError if a name says which schema it is of, and who asks may not use that."""
-    if catalog.is_limited and "." in name:
-        need_schema(catalog, name, "U", span)
+def require_schema_usage(catalog: "Catalog", name: str, span: Span | None = None) -> None:
+    """Raise PrivilegeError if a name has a schema that the current user may not use."""
+    if catalog.checks_privileges and "." in name:
+        require_schema_privilege(catalog, name, "U", span)
 
 
-def need_columns(
+def require_column_privileges(
     catalog: "Catalog", name: str, letter: str, columns: "frozenset[str] | None", span: Span | None = None
 ) -> None:
-    """PrivilegeError unless who asks has a privilege of a relation, or of all of the columns.
+    """Raise PrivilegeError unless the current user has a privilege on a relation or on all the columns.
 
-    Without any columns, of one of them at least; None: of the relation.
+    If ``columns`` is empty, one column is enough. If it is None, the privilege on the relation is
+    required.
     """
-    if not catalog.is_limited:
+    if not catalog.checks_privileges:
         return
-    need_schema(catalog, name, "U", span)
-    if not may_columns(catalog, catalog.asker.user, name, letter, columns):
-        raise denied(catalog, key_of(name), span)
+    require_schema_privilege(catalog, name, "U", span)
+    if not has_column_privileges(catalog, catalog.asker.user, name, letter, columns):
+        raise permission_denied(catalog, relation_key(name), span)
 
 
-def may_columns(
+def has_column_privileges(
     catalog: "Catalog", user: str, name: str, letter: str, columns: "frozenset[str] | None"
 ) -> bool:
-    """As :func:`need_columns`, for a role."""
-    rights = catalog.rights
-    if rights.has(user, key_of(name), letter):
+    """Return whether a role passes the check of :func:`require_column_privileges`."""
+    rights = catalog.privileges
+    if rights.has_privileges(user, relation_key(name), letter):
         return True
     if columns is None:
         return False
     if columns:
-        return all(rights.has(user, ("COLUMN", name.lower(), one.lower()), letter) for one in columns)
-    own = (one for one in rights.lists if one[0] == "COLUMN" and one[1] == name.lower())
-    return any(rights.has(user, one, letter) for one in own)
+        return all(
+            rights.has_privileges(user, ("COLUMN", name.lower(), one.lower()), letter) for one in columns
+        )
+    own = (one for one in rights.acls if one[0] == "COLUMN" and one[1] == name.lower())
+    return any(rights.has_privileges(user, one, letter) for one in own)
 
 
 COMMANDS: Final = ("ALL", "SELECT", "INSERT", "UPDATE", "DELETE")
-EVERYBODY: Final = "public"
+PUBLIC_ROLE: Final = "public"
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """CREATE POLICY. ``using`` is a condition for rows that are there, ``check`` for rows that are written.
+    """CREATE POLICY. ``using`` is a condition on existing rows, ``check`` on new rows.
 
-    These are texts; ``using`` stands in for a ``check`` that is not given.
+    Both are SQL text. Without ``check``, ``using`` applies to new rows too.
     """
 
     name: str
@@ -175,7 +180,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """Whether the policies of a table hold, and for its owner, too."""
+    """Whether row-level security of a table is enabled, and whether it is forced for the owner."""
 
     table: str
     enabled: bool = False
@@ -184,58 +189,61 @@ class Secured:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What rows have to satisfy, and the policy that says so if it is a restrictive one."""
+    """A condition that rows must satisfy, and the restrictive policy that it comes from, if any."""
 
     condition: str
     policy: str = ""
 
 
-def security_of(catalog: "Catalog", table: str) -> Secured:
-    """What is said about a table."""
+def row_security_of(catalog: "Catalog", table: str) -> Secured:
+    """Return the row-level security state of a table."""
     found = catalog.others.get(("secured", table.lower(), ""))
     return found if isinstance(found, Secured) else Secured(table)
 
 
-def any_enabled(catalog: "Catalog") -> bool:
-    """Whether a table has policies that hold."""
+def has_enabled_row_security(catalog: "Catalog") -> bool:
+    """Return whether row-level security is enabled for any table."""
     return any(isinstance(one, Secured) and one.enabled for one in catalog.others.values())
 
 
-def is_secured(catalog: "Catalog", table: str, user: str) -> bool:
-    """Whether the policies of a table hold for a role: not for superusers, BYPASSRLS, or its owner."""
+def has_row_security(catalog: "Catalog", table: str, user: str) -> bool:
+    """Return whether policies of a table apply to a role.
+
+    They do not apply to superusers, to roles with BYPASSRLS, or to the owner unless forced.
+    """
     if not catalog.others:
         return False
-    said = security_of(catalog, table)
+    said = row_security_of(catalog, table)
     if not said.enabled:
         return False
-    rights = catalog.rights
-    role = rights.find(user)
+    rights = catalog.privileges
+    role = rights.find_role(user)
     if rights.is_superuser(user) or (role is not None and role.bypasses):
         return False
-    return said.forced or not rights.owns(user, key_of(table))
+    return said.forced or not rights.owns(user, relation_key(table))
 
 
 def policies(catalog: "Catalog", table: str) -> Iterator[Policy]:
-    """Those of a table, by name."""
+    """Yield the policies of a table by name."""
     found = [one for key, one in catalog.others.items() if key[:2] == ("policy", table.lower())]
     yield from sorted(found, key=lambda one: one.name)
 
 
-def demands(
-    catalog: "Catalog", table: str, command: str, user: str, *, written: bool = False
+def policy_conditions(
+    catalog: "Catalog", table: str, command: str, user: str, *, for_new_rows: bool = False
 ) -> list[Demand]:
-    """What has to hold for rows that a role reads or changes by a command, or that are ``written`` by it."""
-    acts = catalog.rights.acts_as(user) | {user}
+    """Return the conditions on rows that a role reads or changes by a command, or on its new rows."""
+    acts = catalog.privileges.effective_roles(user) | {user}
     permissive: list[str] = []
     found: list[Demand] = []
     for one in policies(catalog, table):
         if one.command not in ("ALL", command) or not (
-            EVERYBODY in one.roles or acts.intersection(one.roles)
+            PUBLIC_ROLE in one.roles or acts.intersection(one.roles)
         ):
             continue
-        text = (one.check or one.using) if written else one.using
+        text = (one.check or one.using) if for_new_rows else one.using
         if not text:
-            continue  # as in Postgres: of rows that are there a policy without USING lets nobody have any
+            continue  # as in Postgres, a policy without USING permits no existing rows
         if one.permissive:
             permissive.append(text)
         else:
@@ -243,22 +251,22 @@ def demands(
     return [Demand(" OR ".join(f"({text})" for text in permissive) or "false"), *found]
 
 
-def need_numbers(catalog: "Catalog", entry: "TableEntry", columns: Iterable[str]) -> None:
-    """PrivilegeError unless numbers may be taken for the columns of a table that are not given."""
+def require_sequence_privileges(catalog: "Catalog", entry: "TableEntry", columns: Iterable[str]) -> None:
+    """Raise PrivilegeError unless the user may draw numbers for the columns that INSERT leaves out."""
     given = {name.lower() for name in columns}
     for name, rule in zip(entry.schema.names, entry.constraints.rules, strict=False):
         if rule.sequence and not rule.identity and name.lower() not in given:
-            need_any(catalog, ("SEQUENCE", rule.sequence.lower()), "Uw")
+            require_any_privilege(catalog, ("SEQUENCE", rule.sequence.lower()), "Uw")
 
 
-def policies_for(catalog: "Catalog", role: str) -> list[tuple[tuple[str, ...], Policy]]:
-    """The policies that name a role, with their keys."""
+def policies_of_role(catalog: "Catalog", role: str) -> list[tuple[tuple[str, ...], Policy]]:
+    """Return the policies that name a role, with their catalog keys."""
     found = ((key, one) for key, one in catalog.others.items() if key[0] == "policy")
     return [(key, one) for key, one in found if role in one.roles]
 
 
 def rename_role_in_policies(catalog: "Catalog", old: str, new: str) -> None:
-    """Have policies for a role be for it under its new name."""
-    for key, one in policies_for(catalog, old):
+    """Rename a role in all policies."""
+    for key, one in policies_of_role(catalog, old):
         roles = tuple(new if role == old else role for role in one.roles)
         catalog.others[key] = replace(one, roles=roles)

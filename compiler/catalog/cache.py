@@ -1,10 +1,10 @@
 """Catalog query cache: rows of system relations, and results of queries over them alone.
 
-Tools read the system catalogs repeatedly, and rebuilding the rows costs far more than checking that nothing
-changed. An entry is valid while every part of the catalog has the version it had when the entry was stored,
-and while the session state that it read is equal. :class:`Noted` is a dict whose globally unique ``version``
-changes on every mutation, so the check does not compare contents. The cache holds at most ``MOST`` entries
-and evicts the least recently used.
+Tools read the system catalogs repeatedly, and rebuilding the rows costs far more than checking that
+nothing changed. An entry is valid while every part of the catalog has the version that it had when
+the entry was stored, and while the session state that it read is equal. :class:`VersionedDict` has
+a globally unique ``version`` that changes on every mutation, so the check does not compare
+contents. The cache holds at most ``MAX_ENTRIES`` entries and evicts the least recently used.
 """
 
 from collections import OrderedDict
@@ -14,134 +14,140 @@ from dataclasses import field
 from itertools import count
 from typing import Any, Final, TypeVar
 
-from kpg.compiler.catalog.constraints import AsWritten, Spelling
+from kpg.compiler.catalog.constraints import Deparser, VerbatimDeparser
 from kpg.runtime.records import dataclass
 
 K = TypeVar("K")
 V = TypeVar("V")
-_NUMBERS: Final = count(1)
+_VERSIONS: Final = count(1)
 
 
-class Noted(dict[K, V]):
-    """A dict with a ``version``, which no other has, and it has not had, whenever it may have changed."""
+class VersionedDict(dict[K, V]):
+    """A dict whose globally unique ``version`` changes on every mutation."""
 
     __slots__ = ("version",)
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.version = next(_NUMBERS)
+    def __init__(self, *items: Any) -> None:
+        super().__init__(*items)
+        self.version = next(_VERSIONS)
 
 
-def _noting(name: str) -> Callable[..., Any]:
+def _versioned_method(name: str) -> Callable[..., Any]:
     plain = getattr(dict, name)
 
-    def method(self: "Noted[Any, Any]", *given: Any, **named: Any) -> Any:
-        self.version = next(_NUMBERS)
+    def method(self: "VersionedDict[Any, Any]", *given: Any, **named: Any) -> Any:
+        self.version = next(_VERSIONS)
         return plain(self, *given, **named)
 
     method.__name__, method.__doc__ = name, plain.__doc__
     return method
 
 
-CHANGING: Final = (
+MUTATORS: Final = (
     "__setitem__", "__delitem__", "__ior__", "clear", "pop", "popitem", "setdefault", "update",
 )  # fmt: skip
-for _name in CHANGING:
-    setattr(Noted, _name, _noting(_name))
+for _name in MUTATORS:
+    setattr(VersionedDict, _name, _versioned_method(_name))
 
 
 Catalog = Any
-"""What the catalog is: it knows this module, not the other way round."""
+"""The catalog's type. The catalog imports this module, so it cannot be named here."""
 
-MOST: Final = 256
-Told = dict[str, tuple[tuple[int | str | None, ...], ...]]
-"""What the session told meanwhile, by kinds."""
+MAX_ENTRIES: Final = 256
+SessionRows = dict[str, tuple[tuple[int | str | None, ...], ...]]
+"""Session rows that an entry read, by kind."""
 
 
-class Keeping:
-    """Values by key, all of one state of the catalog."""
+class CatalogCache:
+    """Values by key, all for one state of the catalog."""
 
     __slots__ = ("_seen", "_values")
 
     def __init__(self) -> None:
         self._seen: tuple[object, ...] = ()
-        self._values: OrderedDict[Hashable, tuple[Any, Told]] = OrderedDict()
+        self._values: OrderedDict[Hashable, tuple[Any, SessionRows]] = OrderedDict()
 
     def get(self, catalog: Catalog, key: Hashable) -> Any:
-        """What is kept under a key; None if there is nothing, or it may be another by now."""
-        if self._seen != _parts(catalog):
+        """Return the value of a key; None if there is none or it may be stale."""
+        if self._seen != _catalog_versions(catalog):
             self._values.clear()
             return None
         found = self._values.get(key)
         if found is None:
             return None
         value, told = found
-        if any(tuple(catalog.consulted.session(kind)) != rows for kind, rows in told.items()):
+        if any(tuple(catalog.system_reads.session_rows(kind)) != rows for kind, rows in told.items()):
             del self._values[key]
             return None
         self._values.move_to_end(key)
         return value
 
-    def put(self, catalog: Catalog, key: Hashable, value: Any, told: Told) -> None:
-        """Keep a value that was made of the catalog as it is, and of what the session ``told``."""
-        parts = _parts(catalog)
+    def put(self, catalog: Catalog, key: Hashable, value: Any, session_rows: SessionRows) -> None:
+        """Store a value that was computed from the current catalog and from ``session_rows``."""
+        parts = _catalog_versions(catalog)
         if self._seen != parts:
             self._values.clear()
             self._seen = tuple(dict(one) if isinstance(one, dict) else one for one in parts)
-        self._values[key] = value, told
-        if len(self._values) > MOST:
+        self._values[key] = value, session_rows
+        if len(self._values) > MAX_ENTRIES:
             self._values.popitem(last=False)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all values."""
         self._values.clear()
 
 
-def viewpoint(catalog: Catalog) -> Hashable:
-    """What else the rows of the system depend on: who looks, from where, and how texts are written."""
+def session_context(catalog: Catalog) -> Hashable:
+    """Return the session state that system relations depend on: user, search path and output style."""
     asker = catalog.asker
-    # A path that was set to nothing is the schema public, too, but its names are shown with that schema.
+    # An empty search path also finds names in public, but they are displayed with the schema.
     path = catalog.path, catalog.settings.get("search_path")
-    return asker.user, asker.login, asker.shown, catalog.temporary, path, catalog.style
+    return asker.user, asker.login, asker.shown, catalog.temporary_schema, path, catalog.style
 
 
 @contextmanager
-def noting(catalog: Catalog) -> Iterator[Told]:
-    """What the session tells within the context."""
-    consulted, told = catalog.consulted, Told()
-    plain: Callable[[str], Any] = consulted.session
+def record_session_rows(catalog: Catalog) -> Iterator[SessionRows]:
+    """Record the session rows that are read within the context."""
+    consulted, told = catalog.system_reads, SessionRows()
+    plain: Callable[[str], Any] = consulted.session_rows
 
     def session(kind: str) -> Any:
         rows = tuple(plain(kind))
         told[kind] = rows
         return rows
 
-    consulted.session = session
+    consulted.session_rows = session
     try:
         yield told
     finally:
-        consulted.session = plain
+        consulted.session_rows = plain
 
 
-def _parts(catalog: Catalog) -> tuple[object, ...]:
-    """All of the catalog that rows of the system are made of; what knows its version stands for itself."""
-    rights = catalog.rights
+def _catalog_versions(catalog: Catalog) -> tuple[object, ...]:
+    """Return the parts of the catalog that system relations read, or their versions where they have one."""
+    rights = catalog.privileges
     parts = (
         *(catalog.entries, catalog.sequences, catalog.schemas, catalog.comments, catalog.indexes),
         *(catalog.types, catalog.routines, catalog.others),
-        *(rights.roles, rights.owners, rights.lists, rights.defaults),
+        *(rights.roles, rights.owners, rights.acls, rights.default_acls),
     )
-    return tuple(one.version if isinstance(one, Noted) else one for one in parts)
+    return tuple(one.version if isinstance(one, VersionedDict) else one for one in parts)
 
 
 @dataclass(slots=True)
-class Consulted:
-    """How often statements have asked for what may be another at any time: the time, or what there is."""
+class SystemReads:
+    """Counts the reads of information that can change at any time, such as the time or the catalog.
 
-    times: int = 0
-    spelling: Spelling = field(default_factory=AsWritten)
-    steady: int = 0
-    """How often for what is the same until the catalog is another, or what the session tells."""
-    kept: Keeping = field(default_factory=Keeping)
-    """Rows of the system's relations."""
-    session: Callable[[str], Iterable[tuple[int | str | None, ...]]] = lambda _kind: ()
+    A plan is reusable only if binding it leaves ``count`` unchanged.
+    """
+
+    count: int = 0
+    """Number of reads."""
+    deparser: Deparser = field(default_factory=VerbatimDeparser)
+    """Writes stored expressions and queries as Postgres does."""
+    cacheable_count: int = 0
+    """Number of reads that depend only on the catalog and on session rows."""
+    cache: CatalogCache = field(default_factory=CatalogCache)
+    """The catalog query cache."""
+    session_rows: Callable[[str], Iterable[tuple[int | str | None, ...]]] = lambda _kind: ()
+    """Return the session's rows of a kind, such as ``settings`` or ``locks``."""

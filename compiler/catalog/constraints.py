@@ -13,9 +13,9 @@ from kpg.runtime.types import Type
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How a column gets a value: the texts of its DEFAULT or of its GENERATED expression, empty if none.
+    """How a column gets its value: the text of its DEFAULT or GENERATED expression, "" for none.
 
-    ``identity`` is empty, ``ALWAYS`` or ``BY DEFAULT``; ``sequence`` goes with the column.
+    ``identity`` is empty, ``FIXED_OPTIONS`` or ``BY DEFAULT``. ``sequence`` is owned by the column.
     """
 
     default: str = ""
@@ -24,12 +24,12 @@ class Rule:
     sequence: str = ""
     domain: str = ""
     digits: int = -1
-    """Digits of a second, of a moment or an interval; -1 for all."""
+    """Fractional second digits of a date/time or interval; -1 for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A condition that no row may fail; ``column`` if it was written behind one."""
+    """A CHECK constraint; ``column`` is set if it was declared with a column."""
 
     name: str
     text: str
@@ -38,31 +38,32 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Unique:
-    """Columns in which no two rows are the same; without ``nulls_distinct`` NULLs are the same, too."""
+    """A UNIQUE or PRIMARY KEY constraint. Without ``nulls_distinct``, NULLs are equal."""
 
     name: str
     columns: tuple[str, ...]
     primary: bool = False
     nulls_distinct: bool = True
     index: bool = False
-    """Made by CREATE UNIQUE INDEX, and no constraint by name."""
+    """Whether it comes from CREATE UNIQUE INDEX and so is not a constraint."""
     late: bool = False
-    """Said to be the PRIMARY KEY when views knew the table without one: kept as any other key is."""
+    """Whether it became the PRIMARY KEY while views read the table without one. It acts as a UNIQUE key."""
     included: tuple[str, ...] = ()
-    """Columns that INCLUDE names."""
+    """Columns of INCLUDE."""
 
     @property
     def is_primary(self) -> bool:
-        """Whether it is the PRIMARY KEY for who asks the catalogs."""
+        """Whether the catalogs show it as the PRIMARY KEY."""
         return self.primary or self.late
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """Columns whose values, unless one is NULL, are those of ``target_columns`` in a row of ``target``.
+    """Columns whose values, unless one is NULL, are the ``target_columns`` of a row of ``target``.
 
-    Actions are ``NO ACTION``, ``RESTRICT``, ``CASCADE``, ``SET NULL`` or ``SET DEFAULT``; ``set_columns`` are
-    those that ON DELETE SET takes, all if empty. ``deferred``: checked at the commit unless told otherwise.
+    Actions are ``NO ACTION``, ``RESTRICT``, ``CASCADE``, ``SET NULL`` or ``SET DEFAULT``.
+    ``set_columns`` are the columns that ON DELETE SET changes; all if empty. ``deferred`` is INITIALLY
+    DEFERRED.
     """
 
     name: str
@@ -79,19 +80,19 @@ class ForeignKey:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index that is no key; without ``columns`` over expressions or of some rows. ``what`` is its text."""
+    """A non-unique index; without ``columns`` it is partial or over expressions. ``what`` is its text."""
 
     name: str
     table: str
     columns: tuple[str, ...]
     what: str
     unique: bool = False
-    """Of a kept view's: whether its rows are unique in these."""
+    """Whether it is a unique index of a materialized view."""
 
 
 @dataclass(frozen=True, slots=True)
 class UniqueIndex:
-    """A unique index over expressions, or of the rows of ``where``; ``kept`` is the table of its keys."""
+    """A partial unique index, or one over expressions; ``kept`` is the table that stores its keys."""
 
     name: str
     elements: tuple[str, ...]
@@ -106,7 +107,7 @@ Constraint = Check | Unique | ForeignKey
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """All that a table has of them; ``rules`` by column, none if empty."""
+    """The constraints of a table; ``rules`` has one entry per column, or is empty."""
 
     rules: tuple[Rule, ...] = ()
     checks: tuple[Check, ...] = ()
@@ -118,13 +119,13 @@ class Constraints:
         yield from self.uniques
         yield from self.foreign_keys
 
-    def rule(self, place: int) -> Rule:
-        """How the column at a position gets a value."""
-        return self.rules[place] if self.rules else NO_RULE
+    def rule(self, position: int) -> Rule:
+        """Return the rule of the column at a position."""
+        return self.rules[position] if self.rules else NO_RULE
 
     @property
-    def guarded(self) -> bool:
-        """Whether there is more to them than the table itself checks."""
+    def has_row_checks(self) -> bool:
+        """Whether rows need checks or computed values beyond what the table itself checks."""
         generated = any(rule.generated or rule.digits >= 0 for rule in self.rules)
         return generated or bool(self.checks or self.foreign_keys)
 
@@ -134,7 +135,7 @@ NO_RULE = Rule()
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A type of a user's: another one, with a default, NOT NULL (``required``) and CHECKs of VALUE."""
+    """A domain over a type, with a default, NOT NULL (``required``) and CHECKs of VALUE."""
 
     name: str
     type: Type
@@ -145,7 +146,7 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A sequence of numbers as CREATE SEQUENCE defines it; ``owner`` is the table and column it goes with."""
+    """A sequence as CREATE SEQUENCE defines it; ``owner`` is the table and column that own it."""
 
     name: str
     start: int = 1
@@ -157,8 +158,8 @@ class Sequence:
     owner: tuple[str, str] | None = None
 
 
-class Spelling(Protocol):
-    """How Postgres writes what users have written: the binder's knowledge, lent to the system's relations."""
+class Deparser(Protocol):
+    """Writes stored expressions and queries in Postgres' form. The binder implements it."""
 
     def expression(
         self,
@@ -166,26 +167,29 @@ class Spelling(Protocol):
         entry: Any,
         text: str,
         pretty: bool = False,
-        given: Type | None = None,
+        default_type: Type | None = None,
     ) -> str:
-        """An expression over a relation's columns; ``given`` is the type of a column whose DEFAULT it is."""
+        """Return the text of an expression over a relation's columns.
+
+        For a DEFAULT, ``default_type`` is the column's type.
+        """
         ...
 
     def type_of(self, catalog: Any, entry: Any, text: str) -> Type | None:
-        """The type of an expression, if it is known."""
+        """Return the type of an expression; None if it is not known."""
         ...
 
     def query(self, catalog: Any, text: str) -> str:
-        """A query with the schemas of what is not found without, and no others."""
+        """Return a query with names qualified only where the search path does not find them."""
         ...
 
     def is_computed(self, catalog: Any, view: Any, place: int) -> bool:
-        """Whether a column of a view is computed, so that its type has neither length nor digits."""
+        """Return whether a view's column is an expression. Its type then has no modifier."""
         ...
 
 
-class AsWritten:
-    """Leaves all as it is."""
+class VerbatimDeparser:
+    """Returns all text unchanged."""
 
     def expression(
         self,
@@ -193,41 +197,41 @@ class AsWritten:
         entry: Any,
         text: str,
         pretty: bool = False,
-        given: Type | None = None,
+        default_type: Type | None = None,
     ) -> str:
-        """The expression as it was written."""
+        """Return the text unchanged."""
         return text
 
     def is_computed(self, catalog: Any, view: Any, place: int) -> bool:
-        """Not known."""
+        """Return False."""
         return False
 
     def type_of(self, catalog: Any, entry: Any, text: str) -> Type | None:
-        """Not known."""
+        """Return None."""
         return None
 
     def query(self, catalog: Any, text: str) -> str:
-        """The query as it was written."""
+        """Return the text unchanged."""
         return text
 
 
 @dataclass(frozen=True, slots=True)
 class Heir:
-    """A partition of a table: its rows are among that one's, too."""
+    """A partition of a table."""
 
     parent: str
     child: str
     bound: str
-    """What holds for its rows."""
+    """Condition that its rows satisfy."""
     default: bool
-    """Whether it is the partition of all rows that no other has."""
+    """Whether it is the DEFAULT partition."""
     told: "Bound"
-    """The bound as it was written."""
+    """The declared bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partitioned:
-    """A table whose rows are in partitions, by RANGE, LIST or HASH of the keys, which are texts."""
+    """A table partitioned by RANGE, LIST or HASH of keys, which are SQL text."""
 
     table: str
     kind: str
@@ -236,9 +240,9 @@ class Partitioned:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What PARTITION OF says: rows of values FROM and TO, those IN a list, or a modulus and a remainder.
+    """The bound of a partition: values FROM and TO, values IN a list, or modulus and remainder.
 
-    Without any it is the DEFAULT one. Values are texts.
+    The DEFAULT partition has no values. Values are SQL text.
     """
 
     parent: str
@@ -246,8 +250,8 @@ class Bound:
     values: tuple[tuple[str, ...], ...]
 
 
-def heirs(others: Mapping[tuple[str, ...], Any], name: str) -> tuple[str, ...]:
-    """The tables whose rows are among those of a table, each once, without itself."""
+def descendant_tables(others: Mapping[tuple[str, ...], Any], name: str) -> tuple[str, ...]:
+    """Return the partitions of a table and their partitions, breadth-first, each once."""
     found: list[str] = []
     waiting = [name]
     while waiting:
@@ -259,8 +263,8 @@ def heirs(others: Mapping[tuple[str, ...], Any], name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def is_plain(others: Mapping[tuple[str, ...], Any], name: str) -> bool:
-    """Whether a change of a table is of that one only: it has no partition."""
+def is_standalone_table(others: Mapping[tuple[str, ...], Any], name: str) -> bool:
+    """Return whether a table neither is nor has a partition, so that changes affect only this table."""
     lower = name.lower()
     return not any(
         key[1] == lower or (key[0] == "inherits" and key[2] == lower)

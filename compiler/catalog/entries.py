@@ -11,31 +11,37 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.algebra.rel import Get, OrderBy, Rel
-from kpg.compiler.catalog.cache import Consulted, Noted
+from kpg.compiler.catalog.cache import SystemReads, VersionedDict
 from kpg.compiler.catalog.constraints import Constraints, Domain, Index, Sequence
-from kpg.compiler.catalog.privileges import FIRST, Asker, Rights
+from kpg.compiler.catalog.privileges import BOOTSTRAP_ROLE, Asker, Privileges
 from kpg.compiler.catalog.routines import Aggregate, ArrayFold, Routine
-from kpg.compiler.qualified_names import ONLY_PUBLIC, USUAL_PATH, Resolved, path_for, resolve
+from kpg.compiler.qualified_names import (
+    DEFAULT_SEARCH_PATH,
+    PUBLIC_SEARCH_PATH,
+    QualifiedName,
+    effective_search_path,
+    mark_qualified,
+)
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Named
+from kpg.runtime.scalar import UserFunctionName
 from kpg.runtime.types import ROWID, TIMESTAMPTZ, ColumnDef, Kind, Schema, Type, record
-from kpg.runtime.unsupported_features import unsupported_type
-from kpg.runtime.values.styles import NAMES, PLAIN, Style, of_settings
+from kpg.runtime.unsupported_features import unsupported_type_error
+from kpg.runtime.values.styles import DEFAULT_STYLE, STYLE_SETTINGS, Style, style_of_settings
 
 if TYPE_CHECKING:
-    from kpg.runtime.functions.user_functions import Own
+    from kpg.runtime.functions.user_functions import UserFunction
 
 
 NO_CONSTRAINTS = Constraints()
-KEYS = "kpg_keys."
-"""What the names of tables begin with that catalogs do not show: keys of others."""
+KEY_TABLE_PREFIX = "kpg_keys."
+"""Prefix of the tables that store keys of unique indexes. The catalogs do not list them."""
 PUBLIC = "public"
 TEMPORARY = "pg_temp"
-TAKEN_OVER = ("_entries", "sequences", "schemas", "comments", "indexes", "types", "routines", "others")
-"""What a catalog has by names."""
-SAID_OF_TYPES = ("string", "text", "int", "float")
-"""Names of types that are not those of kinds, and that people mistype."""
+OBJECT_FIELDS = ("_entries", "sequences", "schemas", "comments", "indexes", "types", "routines", "others")
+"""Fields with the catalog's objects by name."""
+TYPE_NAMES_TO_SUGGEST = ("string", "text", "int", "float")
+"""Type names that hints suggest, beside the names of kinds."""
 T = TypeVar("T")
 
 
@@ -48,20 +54,20 @@ class TableEntry:
     constraints: Constraints = NO_CONSTRAINTS
 
     def __post_init__(self) -> None:
-        resolve(self, "name")
+        mark_qualified(self, "name")
 
 
-def query_of(name: str) -> str:
-    """The query for all rows of a relation."""
+def select_all(name: str) -> str:
+    """Return a query for all rows of a relation."""
     quoted = name.replace('"', '""')
     return f'SELECT * FROM "{quoted}"'
 
 
 @dataclass(frozen=True, slots=True)
 class ViewEntry:
-    """A view: a materialized one is read by name, any other is expanded to ``rel``, None if not known here.
+    """A view. A materialized view is read by name; any other is expanded to ``rel``.
 
-    ``definition`` may be a function that gives the same plan whenever it is asked for one.
+    ``definition`` may be a function that returns the same plan on every call. It is None if unknown.
     """
 
     name: str
@@ -71,36 +77,36 @@ class ViewEntry:
     materialized: bool = False
     order: tuple[OrderBy, ...] = ()
     keys: tuple[tuple[int, ...], ...] | None = None
-    """Column sets that are unique; None if they are to be found in the plan."""
+    """Unique column sets; None if they are derived from the plan."""
     checked: bool = False
-    """Whether only rows that it shows may be written through it: WITH CHECK OPTION."""
+    """Whether the view has WITH CHECK OPTION."""
     local: bool = False
-    """Whether that asks for its own conditions only, and leaves it to views below to check theirs."""
+    """Whether the check option is LOCAL: only the view's own conditions are checked."""
     defaults: tuple[tuple[str, str], ...] = ()
-    """What INSERT gives columns, by their names in lower case, before the table's DEFAULTs."""
+    """DEFAULTs of columns by lower-case name. They precede the table's."""
     below: str = ""
-    """The view that it selects from, if it is of one alone."""
-    of_system: bool = False  # whether it reads relations of the system: its plan is new each time
-    invoker: bool = False  # it is read with the rights of who asks, not those of its owner
-    whole: str = ""  # ``sql`` with whole names, if it has others
+    """The single view that this view selects from, or ""."""
+    of_system: bool = False  # whether it reads system relations: it is planned anew each time
+    invoker: bool = False  # SECURITY INVOKER: it reads with the privileges of the current user
+    whole: str = ""  # ``sql`` with qualified names, if they differ
 
     def __post_init__(self) -> None:
-        resolve(self, "name", "below")
+        mark_qualified(self, "name", "below")
 
     @property
     def rel(self) -> Rel | None:
-        """The view's plan."""
+        """The view's plan; None if it is not known."""
         return self.definition() if callable(self.definition) else self.definition
 
     @property
     def text(self) -> str:
-        """The query to be read again: it means the same on every search path. ``sql`` is what was written."""
+        """The stored query with qualified names; ``sql`` is the original text."""
         return self.whole or self.sql
 
     @property
     def is_derived(self) -> bool:
-        """Whether it is a relation of a Datalog program: its query names itself, the rules are elsewhere."""
-        return self.sql == query_of(self.name)
+        """Whether it is a relation of a Datalog program, whose rules are stored elsewhere."""
+        return self.sql == select_all(self.name)
 
 
 Entry = TableEntry | ViewEntry
@@ -108,75 +114,80 @@ Entry = TableEntry | ViewEntry
 
 @dataclass(slots=True)
 class Catalog:
-    """Tables and views by case-insensitive name, that of a schema other than public with a dot behind it;
-    and the functions that users have made, in lower case."""
+    """Tables, views and other objects by lower-case name.
+
+    Names of schemas other than ``public`` are qualified.
+    """
 
     _entries: dict[str, Entry] = field(default_factory=dict)
-    functions: "dict[str, Named[Own]]" = field(default_factory=dict)
-    functions_made: int = 0
-    sequences: dict[str, Sequence] = field(default_factory=Noted)
+    functions: "dict[str, UserFunctionName[UserFunction]]" = field(default_factory=dict)
+    function_count: int = 0
+    sequences: dict[str, Sequence] = field(default_factory=VersionedDict)
     schemas: dict[str, str] = field(default_factory=lambda: {PUBLIC: PUBLIC})
-    search_path: tuple[str, ...] = USUAL_PATH
-    settings: dict[str, str] = field(default_factory=dict)  # what the session has set
-    comments: dict[tuple[str, ...], str] = field(default_factory=Noted)
-    indexes: dict[str, Index] = field(default_factory=Noted)
+    search_path: tuple[str, ...] = DEFAULT_SEARCH_PATH
+    settings: dict[str, str] = field(default_factory=dict)  # settings of the session
+    comments: dict[tuple[str, ...], str] = field(default_factory=VersionedDict)
+    indexes: dict[str, Index] = field(default_factory=VersionedDict)
     types: dict[str, Type | Domain] = field(default_factory=dict)
-    """Those that users have made, by their names in lower case."""
+    """User-defined types and domains by lower-case name."""
     routines: dict[str, tuple[Routine, ...]] = field(default_factory=dict)
-    """The functions that users have written, by name in lower case; those of one name differ in arguments."""
+    """User-defined SQL functions by lower-case name, with all overloads."""
     others: dict[tuple[str, ...], Any] = field(default_factory=dict)
-    """Rules and aggregates of users, by their kinds, relations and names in lower case."""
-    moment: int = 0  # the present time of the statement that is run, in microseconds since 1970
-    consulted: Consulted = field(default_factory=Consulted)
-    """Shared by copies."""
-    parts: dict[str, str] = field(default_factory=dict)
-    """Tables, in lower case, that a statement changes as parts of another one, whose privileges count."""
+    """Other objects, such as policies, partitions and aggregates, by kind and lower-case names."""
+    now: int = 0  # current time of the running statement, in microseconds since 1970
+    system_reads: SystemReads = field(default_factory=SystemReads)
+    """Counters and caches of system information. Copies share it."""
+    changed_partitions: dict[str, str] = field(default_factory=dict)
+    """Partitions that a statement changes, by lower-case name, with the table that it names.
+
+    The privileges and policies of that table apply.
+    """
     asker: Asker = Asker()
     activity: Callable[[], list[tuple[object, ...]]] = list
-    """Number, user, program, state and last text of each session; kind and name of what it waits for."""
-    numbers: Callable[[], Mapping[str, int]] = dict
-    """What sequences will give next, by their names; those that were never asked are not there."""
-    fold_function: "Callable[[ArrayFold], Named[Own]] | None" = None
-    """The function by which plans compute an aggregate of users."""
+    """Return number, user, program, state, last text, and what it waits for, of each session."""
+    next_values: Callable[[], Mapping[str, int]] = dict
+    """Return the next value of each sequence by name. Unused sequences are absent."""
+    fold_function: "Callable[[ArrayFold], UserFunctionName[UserFunction]] | None" = None
+    """Return the function by which plans compute a user-defined aggregate."""
     version: int = 0
-    """How often relations, or what anybody may do with them, have come, changed or gone."""
-    rights: Rights = field(default_factory=Rights)
-    attached: set[str] = field(default_factory=set)  # tables of rows from outside: nothing hides them
-    told: "Catalog | None" = None
-    """The catalog that the system's relations tell of, if this one says of views what plans have to do."""
+    """Number of changes to relations and privileges."""
+    privileges: Privileges = field(default_factory=Privileges)
+    attached_tables: set[str] = field(default_factory=set)  # internal tables, found on every search path
+    user_catalog: "Catalog | None" = None
+    """The catalog that system relations describe, if this one is a variant for planning."""
 
     @property
-    def is_limited(self) -> bool:
-        """Whether who asks is no superuser."""
-        return self.asker.user != FIRST and not self.rights.is_superuser(self.asker.user)
+    def checks_privileges(self) -> bool:
+        """Whether the current user is not a superuser."""
+        return self.asker.user != BOOTSTRAP_ROLE and not self.privileges.is_superuser(self.asker.user)
 
     @property
-    def outlook(self) -> tuple[str, ...]:
-        """What the meaning of a text depends on: the path, and who asks if that may be refused."""
-        own = (self.temporary,) if self.temporary in self.schemas else ()
-        return (*own, *self.path, "", self.asker.user) if self.is_limited else (*own, *self.path)
+    def resolution_key(self) -> tuple[str, ...]:
+        """What name resolution depends on: search path, and the current user if privileges are checked."""
+        own = (self.temporary_schema,) if self.temporary_schema in self.schemas else ()
+        return (*own, *self.path, "", self.asker.user) if self.checks_privileges else (*own, *self.path)
 
     @property
-    def temporary(self) -> str:
-        """The schema of the temporary tables of the session that asks."""
+    def temporary_schema(self) -> str:
+        """The schema of the session's temporary tables."""
         return f"{TEMPORARY}_{self.asker.number}" if self.asker.number else TEMPORARY
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The schemas in which a name without one is looked up, temporary tables before them all."""
-        if self.search_path is USUAL_PATH and len(self.schemas) == 1:
-            return ONLY_PUBLIC  # each statement asks, more than once
-        return path_for(self.search_path, self.asker.user.lower(), self.schemas)
+        """The schemas in which unqualified names are looked up, after the temporary tables."""
+        if self.search_path is DEFAULT_SEARCH_PATH and len(self.schemas) == 1:
+            return PUBLIC_SEARCH_PATH  # fast path: each statement reads the path several times
+        return effective_search_path(self.search_path, self.asker.user.lower(), self.schemas)
 
     @property
     def style(self) -> Style:
-        """How the session writes and reads moments and their like."""
-        return PLAIN if NAMES.isdisjoint(self.settings) else of_settings(self.settings)
+        """The session's input and output style of dates, times and intervals."""
+        return DEFAULT_STYLE if STYLE_SETTINGS.isdisjoint(self.settings) else style_of_settings(self.settings)
 
     @property
-    def plans_anew(self) -> bool:
-        """Whether the session has each statement planned for itself."""
-        return self.settings.get("plan_cache_mode") == "force_custom_plan" or self.style is not PLAIN
+    def needs_custom_plan(self) -> bool:
+        """Whether each statement of the session is planned without the plan cache."""
+        return self.settings.get("plan_cache_mode") == "force_custom_plan" or self.style is not DEFAULT_STYLE
 
     def __contains__(self, name: str) -> bool:
         return self.find(name) is not None
@@ -186,55 +197,59 @@ class Catalog:
 
     @property
     def entries(self) -> "dict[str, Entry]":
-        """Tables and views by their names in lower case; not to be changed."""
+        """Tables and views by lower-case name. Do not modify the dict."""
         return self._entries
 
     def find(self, name: str) -> Entry | None:
-        """The entry of that name, if there is one: a written one is looked up along the path."""
+        """Return the entry of a name, searching the path unless the name is resolved; None if there is none."""
         found = self._entries.get(name.lower())
-        if isinstance(name, Resolved) or (found is not None and found.name in self.attached):
+        if isinstance(name, QualifiedName) or (found is not None and found.name in self.attached_tables):
             return found
         plain = found is None or "." not in name
-        return self._on_path(self._entries, name.lower(), found) if plain else found
+        return self._find_on_path(self._entries, name.lower(), found) if plain else found
 
-    def _on_path(self, known: "dict[str, T]", name: str, public: "T | None") -> "T | None":
-        """What a name without schema means, given what it means in ``public``."""
+    def _find_on_path(self, objects: "dict[str, T]", name: str, public: "T | None") -> "T | None":
+        """Return the object of a name on the search path, given its object in ``public``."""
         if "." in name:
             schema, _, rest = name.partition(".")
             if schema == TEMPORARY:
-                return known.get(f"{self.temporary}.{rest}")
-            return known.get(rest) if schema == PUBLIC else None
-        own = self.temporary
-        if own in self.schemas and f"{own}.{name}" in known:
-            return known[f"{own}.{name}"]
-        if self.path == ONLY_PUBLIC:
+                return objects.get(f"{self.temporary_schema}.{rest}")
+            return objects.get(rest) if schema == PUBLIC else None
+        own = self.temporary_schema
+        if own in self.schemas and f"{own}.{name}" in objects:
+            return objects[f"{own}.{name}"]
+        if self.path == PUBLIC_SEARCH_PATH:
             return public
         for schema in self.path:
-            found = public if schema == PUBLIC else known.get(f"{schema}.{name}")
+            found = public if schema == PUBLIC else objects.get(f"{schema}.{name}")
             if found is not None:
                 return found
         return None
 
     def find_type(self, name: str) -> Type | Domain | None:
-        """The type of a user's of that name, if there is one."""
+        """Return the user-defined type or domain of a name; None if there is none."""
         return self._find(self.types, name)
 
-    def _find(self, known: "dict[str, T]", name: str) -> "T | None":
-        exact = known.get(name.lower())
-        if isinstance(name, Resolved):
+    def _find(self, objects: "dict[str, T]", name: str) -> "T | None":
+        exact = objects.get(name.lower())
+        if isinstance(name, QualifiedName):
             return exact
-        return self._on_path(known, name.lower(), exact) or (exact if "." in name else None)
+        return self._find_on_path(objects, name.lower(), exact) or (exact if "." in name else None)
 
-    def known_type(self, type_: Type, span: Span | None) -> Type:
-        """The type with what its name stands for; ProgrammingError if that is nothing."""
+    def resolve_type(self, type_: Type, span: Span | None) -> Type:
+        """Return the type with user-defined names resolved.
+
+        Raises:
+            ProgrammingError: A name is no type.
+        """
         if type_.kind is Kind.ENUM and not type_.labels:
             known = self.find_type(type_.name)
             found = known.type if isinstance(known, Domain) else known or self._row_type(type_.name)
             if found is None:
                 place = span and span.at(type_.name)
-                if (refusal := unsupported_type(type_.name, place)) is not None:
+                if (refusal := unsupported_type_error(type_.name, place)) is not None:
                     raise refusal
-                names = (*self.types, *SAID_OF_TYPES, *(kind.name.lower() for kind in Kind))
+                names = (*self.types, *TYPE_NAMES_TO_SUGGEST, *(kind.name.lower() for kind in Kind))
                 hint = did_you_mean(type_.name, names)
                 error = ProgrammingError(f'type "{type_.name}" does not exist', span=place, hint=hint)
                 error.sqlstate = "42704"
@@ -248,28 +263,28 @@ class Catalog:
                 raise NotSupportedError(
                     f"an array of domain {domain.name} is not supported",
                     span=span,
-                    hint="declare an array of the type that the domain is of, and a CHECK of the column",
+                    hint="declare an array of the domain's base type, and a CHECK on the column",
                 )
-        return replace(type_, parts=tuple(self.known_type(part, span) for part in type_.parts))
+        return replace(type_, parts=tuple(self.resolve_type(part, span) for part in type_.parts))
 
     @property
     def aggregates(self) -> dict[str, tuple[Aggregate, ...]]:
-        """The aggregates of users, by name."""
+        """User-defined aggregates by name."""
         return {key[1]: found for key, found in self.others.items() if key[0] == "aggregate"}
 
     def find_routines(self, name: str, schema: str = "") -> tuple[Routine, ...]:
-        """The functions in SQL of that name, none if there are no such."""
+        """Return the overloads of a user-defined SQL function; empty if there are none."""
         whole = f"{schema}.{name}" if schema else name
-        return self._on_path(self.routines, whole.lower(), self.routines.get(whole.lower())) or (
+        return self._find_on_path(self.routines, whole.lower(), self.routines.get(whole.lower())) or (
             self.routines.get(whole.lower(), ()) if schema else ()
         )
 
-    def whole_routines(self, name: str) -> tuple[Routine, ...]:
-        """The functions of a whole name, as the catalog has it."""
+    def routines_of_full_name(self, name: str) -> tuple[Routine, ...]:
+        """Return the overloads of a qualified name."""
         return self.routines.get(name.lower().removeprefix(f"{PUBLIC}."), ())
 
     def _row_type(self, name: str) -> Type | None:
-        """The type of a relation's rows; None if there is no such relation."""
+        """Return the row type of a relation; None if there is no such relation."""
         entry = self.find(name)
         if entry is None:
             return None
@@ -277,47 +292,59 @@ class Catalog:
 
     @property
     def has_one_schema(self) -> bool:
-        """Whether a name means what is in ``public``."""
-        return self.path == ONLY_PUBLIC and self.temporary not in self.schemas
+        """Whether unqualified names are found in ``public`` only."""
+        return self.path == PUBLIC_SEARCH_PATH and self.temporary_schema not in self.schemas
 
-    def on_path(self, path: tuple[str, ...]) -> "Catalog":
-        """A copy that looks up names in other schemas."""
+    def with_path(self, path: tuple[str, ...]) -> "Catalog":
+        """Return a copy with another search path."""
         (made := self.copy()).search_path = path
         return made
 
-    def plain(self, name: str) -> str:
-        """A whole name without its schema."""
+    def unqualified_name(self, name: str) -> str:
+        """Return a name without its schema."""
         schema, _, rest = name.rpartition(".")
         return rest if schema.lower() in self.schemas else name
 
-    def created(self, name: str, *, temporary: bool = False, span: Span | None = None) -> Resolved:
-        """The whole name of what is to be created under a name; ProgrammingError without its schema."""
+    def qualify_new_name(
+        self, name: str, *, temporary: bool = False, span: Span | None = None
+    ) -> QualifiedName:
+        """Return the qualified name of an object to be created.
+
+        The first temporary object of a session adds its temporary schema.
+
+        Raises:
+            ProgrammingError: The schema does not exist.
+        """
         schema, _, rest = name.rpartition(".")
         if temporary or schema.lower() == TEMPORARY:
-            own = self.temporary
+            own = self.temporary_schema
             if schema and schema.lower() not in (TEMPORARY, own):
-                raise ProgrammingError("a temporary table is in no schema that has a name", span=span)
+                raise ProgrammingError("cannot create temporary relation in non-temporary schema", span=span)
             self.schemas[own] = own
-            return Resolved(f"{own}.{rest}")
+            return QualifiedName(f"{own}.{rest}")
         if not schema:
             schema = next((one for one in self.path if one in self.schemas), PUBLIC)
         if schema.lower() not in self.schemas:
             hint = did_you_mean(schema, self.schemas)
             place = span and span.at(schema)
             raise ProgrammingError(f'schema "{schema}" does not exist', span=place, hint=hint)
-        return Resolved(rest if schema.lower() == PUBLIC else f"{schema.lower()}.{rest}")
+        return QualifiedName(rest if schema.lower() == PUBLIC else f"{schema.lower()}.{rest}")
 
     def find_sequence(self, name: str) -> Sequence | None:
-        """The sequence of that name, if there is one."""
+        """Return the sequence of a name; None if there is none."""
         return self._find(self.sequences, name)
 
     def find_index(self, name: str) -> Index | None:
-        """The index of that name, if there is one."""
+        """Return the index of a name; None if there is none."""
         return self._find(self.indexes, name)
 
     def sequence(self, name: str, span: Span | None = None) -> Sequence:
-        """The sequence of that name; ProgrammingError if there is none."""
-        found = self.find_sequence(name if isinstance(name, Resolved) else name.replace('"', ""))
+        """Return the sequence of a name.
+
+        Raises:
+            ProgrammingError: There is none.
+        """
+        found = self.find_sequence(name if isinstance(name, QualifiedName) else name.replace('"', ""))
         if found is None:
             hint = did_you_mean(name, self.sequences)
             place = span and span.at(name)
@@ -325,7 +352,11 @@ class Catalog:
         return found
 
     def get(self, name: str, span: Span | None = None) -> Entry:
-        """The entry of that name; ProgrammingError with a suggestion if there is none."""
+        """Return the entry of a name.
+
+        Raises:
+            ProgrammingError: There is none. The hint names a similar one.
+        """
         entry = self.find(name)
         if entry is None:
             hint = did_you_mean(name, (known.name for known in self))
@@ -334,7 +365,11 @@ class Catalog:
         return entry
 
     def table(self, name: str, span: Span | None = None) -> TableEntry:
-        """The base table of that name; ProgrammingError if it does not exist or is a view."""
+        """Return the base table of a name.
+
+        Raises:
+            ProgrammingError: There is none, or it is a view.
+        """
         entry = self.get(name, span)
         if isinstance(entry, ViewEntry):
             raise ProgrammingError(
@@ -343,7 +378,11 @@ class Catalog:
         return entry
 
     def add(self, entry: Entry, *, replace: bool = False) -> None:
-        """Register an entry; ProgrammingError if the name is taken, unless a view replaces a view."""
+        """Add an entry. With ``replace``, a view replaces a view.
+
+        Raises:
+            ProgrammingError: The name is in use.
+        """
         old = self._entries.get(entry.name.lower())
         both_views = isinstance(old, ViewEntry) and isinstance(entry, ViewEntry)
         if old is not None and not (replace and both_views):
@@ -354,61 +393,65 @@ class Catalog:
         self._entries[entry.name.lower()] = entry
 
     def remove(self, name: str) -> Entry:
-        """Forget an entry and return it; ProgrammingError if there is none."""
+        """Remove an entry and return it.
+
+        Raises:
+            ProgrammingError: There is none.
+        """
         entry = self.get(name)
         self.version += 1
         del self._entries[entry.name.lower()]
         return entry
 
-    def number_function(self) -> int:
-        """A number that no function of this database has had."""
-        self.functions_made += 1
-        return self.functions_made
+    def next_function_number(self) -> int:
+        """Return a number that no function of this database has had."""
+        self.function_count += 1
+        return self.function_count
 
     def copy(self) -> "Catalog":
-        """A catalog with the same entries that changes on its own (for rolling back)."""
+        """Return an independent copy with the same entries, for rollback."""
         return Catalog(
             dict(self._entries),
             dict(self.functions),
-            self.functions_made,
-            Noted(self.sequences),
+            self.function_count,
+            VersionedDict(self.sequences),
             dict(self.schemas),
             self.search_path,
             self.settings,
-            Noted(self.comments),
-            Noted(self.indexes),
+            VersionedDict(self.comments),
+            VersionedDict(self.indexes),
             dict(self.types),
             dict(self.routines),
             dict(self.others),
-            self.moment,
-            self.consulted,
+            self.now,
+            self.system_reads,
             asker=self.asker,
-            parts=self.parts,
+            changed_partitions=self.changed_partitions,
             activity=self.activity,
-            numbers=self.numbers,
-            rights=self.rights.copy(),
+            next_values=self.next_values,
+            privileges=self.privileges.copy(),
             fold_function=self.fold_function,
-            attached=self.attached,
+            attached_tables=self.attached_tables,
         )
 
-    def become(self, other: "Catalog") -> None:
-        """Take over all that another catalog has."""
-        for name in TAKEN_OVER:  # in place: others hold these dictionaries, too
+    def copy_from(self, other: "Catalog") -> None:
+        """Replace the contents by those of another catalog."""
+        for name in OBJECT_FIELDS:  # in place, since the dictionaries are shared
             known = getattr(self, name)
             known.clear()
             known.update(getattr(other, name))
-        self.rights.become(other.rights)
+        self.privileges.copy_from(other.privileges)
         self.search_path = other.search_path
         self.version += 1
 
     def replace(self, entry: Entry) -> None:
-        """Put an entry in the place of the one of its name."""
+        """Replace the entry of the same name."""
         self.version += 1
         self._entries[entry.name.lower()] = entry
 
 
-def get_of(entry: Entry) -> Get:
-    """The algebra's access to a catalog relation; of a table, the rowid is the last column."""
+def get_node(entry: Entry) -> Get:
+    """Return the algebra node that reads a relation. For a table, the last column is the rowid."""
     schema = entry.schema
     nullable = tuple(column.nullable for column in schema.columns)
     if isinstance(entry, ViewEntry):
@@ -422,14 +465,14 @@ def get_of(entry: Entry) -> Get:
 
 
 def did_you_mean(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
-    """A hint that names the closest of the known names, if any is close."""
+    """Return a hint that names the closest known name; None if none is close."""
     names = {candidate.lower(): candidate for candidate in known}
     close = get_close_matches(name.lower(), names, n=1, cutoff=likeness)
     return f'did you mean "{names[close[0]]}"?' if close else None
 
 
 CLOCK: Final = "$clock"
-"""The table's name, which no text can say."""
+"""Name of the clock table, which no query text can name."""
 CLOCK_SCHEMA: Final = Schema((ColumnDef("now", TIMESTAMPTZ, nullable=False),))
 CLOCK_ROW: Final = Get(CLOCK, (TIMESTAMPTZ, ROWID), (False, False), ((), (1,)))
 

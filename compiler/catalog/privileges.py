@@ -9,15 +9,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
 from typing import Final, TypeVar
 
-from kpg.compiler.catalog.cache import Noted
+from kpg.compiler.catalog.cache import VersionedDict
 from kpg.runtime.records import dataclass
 
 T = TypeVar("T")
-FIRST: Final = "kpg"
-"""The role that every database has."""
+BOOTSTRAP_ROLE: Final = "kpg"
+"""The superuser role of every database."""
 DATABASE: Final = "kpg"
 PUBLIC: Final = ""
-"""The grantee that all roles are."""
+"""The grantee of privileges that all roles have."""
 LETTERS: Final = {
     "INSERT": "a",
     "SELECT": "r",
@@ -33,10 +33,11 @@ LETTERS: Final = {
     "TEMP": "T",
     "CONNECT": "c",
 }
-WORDS: Final = {letter: word for word, letter in reversed(LETTERS.items())}
-ORDER: Final = "arwdDxtXUCTc"
-"""The letters in the order in which lists have them."""
-ALL: Final = {
+"""ACL letters by privilege name."""
+PRIVILEGE_NAMES: Final = {letter: word for word, letter in reversed(LETTERS.items())}
+LETTER_ORDER: Final = "arwdDxtXUCTc"
+"""The letters in the order in which ACLs list them."""
+ALL_LETTERS: Final = {
     "TABLE": "arwdDxt",
     "SEQUENCE": "rwU",
     "COLUMN": "arwx",
@@ -45,10 +46,10 @@ ALL: Final = {
     "FUNCTION": "X",
     "TYPE": "U",
 }
-"""What may be granted of each kind."""
-EVERYBODY: Final = {"DATABASE": "Tc", "FUNCTION": "X", "TYPE": "U"}
-"""What PUBLIC may without a GRANT."""
-PREDEFINED: Final = {
+"""All privileges by kind of object."""
+PUBLIC_LETTERS: Final = {"DATABASE": "Tc", "FUNCTION": "X", "TYPE": "U"}
+"""Default privileges of PUBLIC by kind of object."""
+PREDEFINED_ROLES: Final = {
     "pg_database_owner": 6171,
     "pg_read_all_data": 6181,
     "pg_write_all_data": 6182,
@@ -64,34 +65,37 @@ PREDEFINED: Final = {
     "pg_use_reserved_connections": 4550,
     "pg_create_subscription": 6304,
 }
-"""Roles that are always there, and nobody logs in as; their numbers are Postgres'."""
+"""Predefined roles with Postgres' OIDs. They cannot log in."""
 Key = tuple[str, ...]
-"""What privileges are about: RELATION, SEQUENCE, COLUMN, SCHEMA, DATABASE, FUNCTION or TYPE, and its name in
-lower case; of a column, that of its relation and its own."""
+"""The object of a privilege: its kind and its lower-case name.
+
+The kind is RELATION, SEQUENCE, COLUMN, SCHEMA, DATABASE, FUNCTION or TYPE. The key of a column has
+the names of the relation and of the column.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks: the role whose rights count, the one whose session it is, and the session's number.
+    """The identity of a session: current user, session user and session number.
 
-    ``came_as`` is the role that logged in, which decides whose session it may become.
+    ``came_as`` is the authenticated role. It decides which roles SET SESSION AUTHORIZATION accepts.
     """
 
-    user: str = FIRST
-    login: str = FIRST
+    user: str = BOOTSTRAP_ROLE
+    login: str = BOOTSTRAP_ROLE
     number: int = 0
-    came_as: str = FIRST
+    came_as: str = BOOTSTRAP_ROLE
     shown: str = ""
-    """Who CURRENT_USER is, if that is not the role whose rights count: in the action of a rule."""
+    """CURRENT_USER, if it differs from the role whose privileges apply, as in the action of a rule."""
 
-    def with_rights_of(self, role: str) -> "Asker":
-        """Who asks, with the rights of another role."""
+    def with_privileges_of(self, role: str) -> "Asker":
+        """Return the identity with the privileges of another role."""
         return replace(self, user=role, shown=self.shown or self.user)
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A role that another one is a member of."""
+    """Membership in a role."""
 
     role: str
     grantor: str
@@ -102,7 +106,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A role, which is a user if it may log in. ``password`` is what is kept of it, as Postgres writes it."""
+    """A role; with ``logs_in`` it is a user. ``password`` is the stored verifier in Postgres' format."""
 
     name: str
     superuser: bool = False
@@ -121,7 +125,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What CREATE and ALTER ROLE say about a role; None where they say nothing."""
+    """The attributes that CREATE or ALTER ROLE sets; None for those that it does not mention."""
 
     superuser: bool | None = None
     inherits: bool | None = None
@@ -134,30 +138,33 @@ class Attributes:
     password: str | None = None
     until: str | None = None
 
-    def of(self, role: Role) -> Role:
-        """The role with them."""
+    def apply_to(self, role: Role) -> Role:
+        """Return the role with the attributes set."""
         return replace(
             role,
-            superuser=_said(self.superuser, role.superuser),
-            inherits=_said(self.inherits, role.inherits),
-            creates_roles=_said(self.creates_roles, role.creates_roles),
-            creates_databases=_said(self.creates_databases, role.creates_databases),
-            logs_in=_said(self.logs_in, role.logs_in),
-            replicates=_said(self.replicates, role.replicates),
-            bypasses=_said(self.bypasses, role.bypasses),
-            connections=_said(self.connections, role.connections),
-            password=_said(self.password, role.password),
-            until=_said(self.until, role.until),
+            superuser=_override(self.superuser, role.superuser),
+            inherits=_override(self.inherits, role.inherits),
+            creates_roles=_override(self.creates_roles, role.creates_roles),
+            creates_databases=_override(self.creates_databases, role.creates_databases),
+            logs_in=_override(self.logs_in, role.logs_in),
+            replicates=_override(self.replicates, role.replicates),
+            bypasses=_override(self.bypasses, role.bypasses),
+            connections=_override(self.connections, role.connections),
+            password=_override(self.password, role.password),
+            until=_override(self.until, role.until),
         )
 
 
-def _said(new: T | None, old: T) -> T:
+def _override(new: T | None, old: T) -> T:
     return old if new is None else new
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What one role was given by another; ``options`` are the letters that it may pass on."""
+    """An ACL item: the privileges that one role granted to another.
+
+    ``options`` are the letters with grant option.
+    """
 
     grantee: str
     grantor: str
@@ -166,85 +173,92 @@ class Item:
 
     def __str__(self) -> str:
         shown = "".join(one + "*" * (one in self.options) for one in self.letters)
-        return f"{quoted(self.grantee)}={shown}/{quoted(self.grantor)}"
+        return f"{quote_role(self.grantee)}={shown}/{quote_role(self.grantor)}"
 
 
 Items = tuple[Item, ...]
 DefaultKey = tuple[str, str, str]
-"""Whose objects, in which schema ("" for all), and of which kind."""
+"""Key of ALTER DEFAULT PRIVILEGES: the creating role, the schema ("" for all) and the kind."""
 
 
-def quoted(name: str) -> str:
-    """A role's name as lists have it."""
+def quote_role(name: str) -> str:
+    """Return a role's name as ACLs write it."""
     plain = all(one.isalnum() or one == "_" for one in name)
     return name if plain else '"' + name.replace('"', '""') + '"'
 
 
-def ordered(letters: Iterable[str]) -> str:
-    """Letters, each once, in the order of lists."""
+def sort_letters(letters: Iterable[str]) -> str:
+    """Return the distinct letters in ACL order."""
     known = set(letters)
-    return "".join(one for one in ORDER if one in known)
+    return "".join(one for one in LETTER_ORDER if one in known)
 
 
-def kind_of(key: Key) -> str:
-    """What is granted of it, as a key of ``ALL``."""
+def privilege_kind(key: Key) -> str:
+    """Return the kind of an object as a key of ``ALL_LETTERS``."""
     return "TABLE" if key[0] == "RELATION" else key[0]
 
 
 @dataclass(slots=True)
-class Rights:
-    """All that is known of roles. ``defaults`` are lists that are added to those of what is made."""
+class Privileges:
+    """Roles, owners and access control lists. ``default_acls`` are ACLs for objects to be created."""
 
     roles: dict[str, Role] = field(default_factory=dict)
-    owners: dict[Key, str] = field(default_factory=Noted)
-    lists: dict[Key, Items] = field(default_factory=Noted)
-    defaults: dict[DefaultKey, Items] = field(default_factory=dict)
+    owners: dict[Key, str] = field(default_factory=VersionedDict)
+    acls: dict[Key, Items] = field(default_factory=VersionedDict)
+    default_acls: dict[DefaultKey, Items] = field(default_factory=dict)
 
-    def copy(self) -> "Rights":
-        """The same, to be changed on its own."""
-        return Rights(dict(self.roles), Noted(self.owners), Noted(self.lists), dict(self.defaults))
+    def copy(self) -> "Privileges":
+        """Return an independent copy."""
+        return Privileges(
+            dict(self.roles), VersionedDict(self.owners), VersionedDict(self.acls), dict(self.default_acls)
+        )
 
-    def become(self, other: "Rights") -> None:
-        """Take over all that another has."""
+    def copy_from(self, other: "Privileges") -> None:
+        """Replace the contents by a copy of another's."""
         taken = other.copy()
         self.roles, self.owners = taken.roles, taken.owners
-        self.lists, self.defaults = taken.lists, taken.defaults
+        self.acls, self.default_acls = taken.acls, taken.default_acls
 
     # Roles
 
-    def find(self, name: str) -> Role | None:
-        """The role of that name, if there is one."""
+    def find_role(self, name: str) -> Role | None:
+        """Return the role of a name; None if there is none."""
         found = self.roles.get(name)
-        if found is None and name == FIRST:
-            return Role(FIRST, True, True, True, True, True, True, True)
-        if found is None and name in PREDEFINED:
+        if found is None and name == BOOTSTRAP_ROLE:
+            return Role(BOOTSTRAP_ROLE, True, True, True, True, True, True, True)
+        if found is None and name in PREDEFINED_ROLES:
             reads = ("pg_read_all_settings", "pg_read_all_stats", "pg_stat_scan_tables")
-            members = tuple(Membership(one, FIRST) for one in reads) if name == "pg_monitor" else ()
+            members = tuple(Membership(one, BOOTSTRAP_ROLE) for one in reads) if name == "pg_monitor" else ()
             return Role(name, member_of=members)
         return found
 
-    def every(self) -> Iterator[Role]:
-        """All roles, those first that every database has."""
-        for name in (FIRST, *PREDEFINED, *(one for one in self.roles if one != FIRST)):
-            found = self.find(name)
+    def all_roles(self) -> Iterator[Role]:
+        """Yield all roles, the bootstrap and predefined roles first."""
+        for name in (
+            BOOTSTRAP_ROLE,
+            *PREDEFINED_ROLES,
+            *(one for one in self.roles if one != BOOTSTRAP_ROLE),
+        ):
+            found = self.find_role(name)
             assert found is not None
             yield found
 
     def is_superuser(self, name: str) -> bool:
-        """Whether nothing is refused to a role."""
+        """Return whether a role is a superuser."""
         found = self.roles.get(name)
-        return name == FIRST if found is None else found.superuser
+        return name == BOOTSTRAP_ROLE if found is None else found.superuser
 
-    def acts_as(self, name: str, *, by: str = "inherits") -> frozenset[str]:
-        """The roles whose privileges a role has, itself among them; ``by`` is the option that leads on.
+    def effective_roles(self, name: str, *, by: str = "inherits") -> frozenset[str]:
+        """Return the role and the roles that it is directly or indirectly a member of.
 
-        By ``sets`` those that it may become, by ``any`` those that it is a member of.
+        ``by`` selects the memberships: ``inherits`` for those whose privileges it has, ``sets`` for those
+        that SET ROLE accepts, ``any`` for all.
         """
         found: set[str] = set()
         waiting = [name]
         while waiting:
             one = waiting.pop()
-            role = self.find(one)
+            role = self.find_role(one)
             if one in found or role is None:
                 continue
             found.add(one)
@@ -257,11 +271,11 @@ class Rights:
             found.add("pg_database_owner")
         return frozenset(found)
 
-    def administers(self, name: str, role: str) -> bool:
-        """Whether one may grant membership in another role."""
+    def has_admin_option(self, name: str, role: str) -> bool:
+        """Return whether a role may grant membership in another role."""
         if self.is_superuser(name):
             return True
-        known = (self.find(one) for one in self.acts_as(name))
+        known = (self.find_role(one) for one in self.effective_roles(name))
         return any(
             each.role == role and each.admin for one in known if one is not None for each in one.member_of
         )
@@ -269,102 +283,105 @@ class Rights:
     # Ownership and lists
 
     def owner(self, key: Key) -> str:
-        """Who owns something; of a column, its relation."""
+        """Return the owner of an object; of a column, the owner of its relation."""
         if key[0] == "COLUMN":
             key = ("RELATION", key[1])
         if key == ("SCHEMA", "public"):
             return self.owners.get(key, "pg_database_owner")
-        return self.owners.get(key, FIRST)
+        return self.owners.get(key, BOOTSTRAP_ROLE)
 
     def owns(self, name: str, key: Key) -> bool:
-        """Whether a role may do what only an owner may."""
-        return self.is_superuser(name) or self.owner(key) in self.acts_as(name)
+        """Return whether a role has the owner's privileges on an object."""
+        return self.is_superuser(name) or self.owner(key) in self.effective_roles(name)
 
-    def natural(self, key: Key) -> Items:
-        """The list that something has without a GRANT."""
-        kind, owner = kind_of(key), self.owner(key)
+    def initial_acl(self, key: Key) -> Items:
+        """Return the ACL of an object without grants."""
+        kind, owner = privilege_kind(key), self.owner(key)
         if kind == "COLUMN":
             return ()
-        own = Item(owner, owner, ALL[kind])
-        open_to = "U" if key == ("SCHEMA", "public") else EVERYBODY.get(kind, "")
+        own = Item(owner, owner, ALL_LETTERS[kind])
+        open_to = "U" if key == ("SCHEMA", "public") else PUBLIC_LETTERS.get(kind, "")
         return (Item(PUBLIC, owner, open_to), own) if open_to else (own,)
 
-    def items(self, key: Key) -> Items:
-        """Who may do what."""
-        known = self.lists.get(key)
-        return self.natural(key) if known is None else known
+    def acl(self, key: Key) -> Items:
+        """Return the ACL of an object."""
+        known = self.acls.get(key)
+        return self.initial_acl(key) if known is None else known
 
-    def has(self, name: str, key: Key, letters: str) -> bool:
-        """Whether a role has all of some privileges."""
+    def has_privileges(self, name: str, key: Key, letters: str) -> bool:
+        """Return whether a role has all the privileges."""
         if self.is_superuser(name):
             return True
-        return set(letters) <= set(self.given(name, key))
+        return set(letters) <= set(self.granted_letters(name, key))
 
-    def given(self, name: str, key: Key) -> str:
-        """The privileges that a role has of something, by whatever way."""
+    def granted_letters(self, name: str, key: Key) -> str:
+        """Return the letters of all privileges that a role has on an object."""
         if self.is_superuser(name):
-            return ALL[kind_of(key)]
-        own = {*self.acts_as(name), PUBLIC}
-        found = "".join(one.letters for one in self.items(key) if one.grantee in own)
+            return ALL_LETTERS[privilege_kind(key)]
+        own = {*self.effective_roles(name), PUBLIC}
+        found = "".join(one.letters for one in self.acl(key) if one.grantee in own)
         if key[0] in ("RELATION", "SEQUENCE", "COLUMN", "SCHEMA"):
             scope = key[0] == "SCHEMA"
             found += ("U" if scope else "r") if "pg_read_all_data" in own else ""
             found += ("U" if scope else "awd") if "pg_write_all_data" in own else ""
         return found
 
-    def may_pass_on(self, name: str, key: Key, letter: str) -> bool:
-        """Whether a role may grant a privilege to others."""
+    def has_grant_option(self, name: str, key: Key, letter: str) -> bool:
+        """Return whether a role may grant a privilege to others."""
         if self.owns(name, key):
             return True
-        own = self.acts_as(name)
-        return any(letter in one.options and one.grantee in own for one in self.items(key))
+        own = self.effective_roles(name)
+        return any(letter in one.options and one.grantee in own for one in self.acl(key))
 
-    def forget(self, key: Key) -> None:
-        """Something is gone, with its columns."""
+    def remove_object(self, key: Key) -> None:
+        """Remove the owner and ACLs of an object and its columns."""
         self.owners.pop(key, None)
-        self.lists.pop(key, None)
+        self.acls.pop(key, None)
         if key[0] == "RELATION":
-            for column in [one for one in self.lists if one[0] == "COLUMN" and one[1] == key[1]]:
-                del self.lists[column]
+            for column in [one for one in self.acls if one[0] == "COLUMN" and one[1] == key[1]]:
+                del self.acls[column]
 
-    def rename(self, was: Key, now: Key) -> None:
-        """Something, or a column, has another name."""
-        if was in self.owners:
-            self.owners[now] = self.owners.pop(was)
-        if was in self.lists:
-            self.lists[now] = self.lists.pop(was)
-        if was[0] == "RELATION":
-            for key in [one for one in self.lists if one[0] == "COLUMN" and one[1] == was[1]]:
-                self.lists["COLUMN", now[1], key[2]] = self.lists.pop(key)
+    def rename_object(self, old: Key, new: Key) -> None:
+        """Rename an object or a column."""
+        if old in self.owners:
+            self.owners[new] = self.owners.pop(old)
+        if old in self.acls:
+            self.acls[new] = self.acls.pop(old)
+        if old[0] == "RELATION":
+            for key in [one for one in self.acls if one[0] == "COLUMN" and one[1] == old[1]]:
+                self.acls["COLUMN", new[1], key[2]] = self.acls.pop(key)
 
-    def made(self, key: Key, owner: str, schema: str) -> None:
-        """Something has been made: whose it is, and what its owner has said about such things."""
-        if owner != FIRST or key == ("SCHEMA", "public"):
+    def add_object(self, key: Key, owner: str, schema: str) -> None:
+        """Set the owner of a new object, and its ACL from the owner's default privileges."""
+        if owner != BOOTSTRAP_ROLE or key == ("SCHEMA", "public"):
             self.owners[key] = owner
         kind = {"TABLE": "TABLES", "SEQUENCE": "SEQUENCES", "SCHEMA": "SCHEMAS"}.get(
-            kind_of(key), f"{kind_of(key)}S"
+            privilege_kind(key), f"{privilege_kind(key)}S"
         )
-        everywhere = self.defaults.get((owner, "", kind))
-        here = self.defaults.get((owner, schema, kind), ())
+        everywhere = self.default_acls.get((owner, "", kind))
+        here = self.default_acls.get((owner, schema, kind), ())
         if everywhere is None and not here:
             return
-        items = list(self.natural(key) if everywhere is None else everywhere)
+        items = list(self.initial_acl(key) if everywhere is None else everywhere)
         for one in here:
-            items = merged(items, one)
-        self.lists[key] = self.in_order(items)
+            items = merge_item(items, one)
+        self.acls[key] = self.sort_acl(items)
 
-    def in_order(self, items: Iterable[Item]) -> Items:
-        """As lists of what is not granted one by one are: everybody first, then roles by their age."""
+    def sort_acl(self, items: Iterable[Item]) -> Items:
+        """Sort the items by grantee: PUBLIC first, then roles by age."""
         places = {PUBLIC: -1} | {role: place for place, role in enumerate(self.roles, 1)}
         return tuple(sorted(items, key=lambda one: places.get(one.grantee, 0)))
 
 
-def merged(items: Iterable[Item], new: Item) -> list[Item]:
-    """A list to which an item was added."""
+def merge_item(items: Iterable[Item], new: Item) -> list[Item]:
+    """Return an ACL with an item added."""
     result = list(items)
     for place, one in enumerate(result):
         if (one.grantee, one.grantor) == (new.grantee, new.grantor):
-            letters, options = ordered(one.letters + new.letters), ordered(one.options + new.options)
+            letters, options = (
+                sort_letters(one.letters + new.letters),
+                sort_letters(one.options + new.options),
+            )
             result[place] = Item(one.grantee, one.grantor, letters, options)
             return result
     return [*result, new]

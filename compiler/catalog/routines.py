@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from kpg.compiler.qualified_names import path_of
+from kpg.compiler.qualified_names import parse_search_path
 from kpg.runtime.errors import ProgrammingError
-from kpg.runtime.functions.type_rules import common_type, converts
+from kpg.runtime.functions.type_rules import common_type, is_implicitly_castable
 from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import TEXT, UNKNOWN, Kind, Type, array
@@ -14,12 +14,12 @@ from kpg.runtime.types import TEXT, UNKNOWN, Kind, Type, array
 ELEMENTS: Final = ("anyelement", "anynonarray", "anyenum", "anycompatible", "anycompatiblenonarray")
 ARRAYS: Final = ("anyarray", "anycompatiblearray")
 POLYMORPHIC: Final = frozenset((*ELEMENTS, *ARRAYS))
-"""Types that stand for those of the arguments."""
+"""Polymorphic types, which stand for argument types."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """An argument: its name, "" without one, its type, and the text of its DEFAULT, "" without one."""
+    """A parameter: its name, "" if unnamed, its type, and the text of its DEFAULT, "" if it has none."""
 
     name: str
     type: Type
@@ -29,10 +29,10 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Routine:
-    """A function whose body is a query.
+    """A SQL function whose body is a query.
 
-    ``columns`` are the names of what it gives, if that is more than one value; ``result`` is then a RECORD.
-    Of types only their names are known where they stand for those of the arguments.
+    ``columns`` names the result columns if there are several; ``result`` is then a RECORD. Polymorphic
+    types have only a name.
     """
 
     name: str
@@ -43,39 +43,39 @@ class Routine:
     body: str
     strict: bool
     outs: tuple[tuple[str, Type], ...] = ()
-    """The OUT parameters, and the columns of TABLE."""
+    """OUT parameters, or the columns of RETURNS TABLE."""
     definer: bool = False
-    """Whether its body has the rights of its owner: SECURITY DEFINER."""
+    """Whether it is SECURITY DEFINER."""
     declared: tuple[tuple[str, str], ...] = ()
-    """What else it was said to be, by kinds in their order: ``("volatility", "STABLE")``."""
+    """Other attributes by kind, in order: ``("volatility", "STABLE")``."""
 
     @property
     def path(self) -> tuple[str, ...] | None:
-        """The schemas in which its body looks up names; None for those of who calls it."""
+        """The search path of its body; None for the caller's."""
         said = dict(self.declared).get("search_path")
-        return None if said is None else path_of(said)
+        return None if said is None else parse_search_path(said)
 
     @property
     def key(self) -> str:
-        """By what views name it that use it: no relation has such a name."""
+        """Name of the function as a dependency of views. No relation has such a name."""
         return f"function {self.name}"
 
     @property
     def label(self) -> str:
-        """It with the types of its arguments: how plans that are kept name it."""
+        """The function's name with its argument types, as stored plans name it."""
         return f"{self.name}({', '.join(str(one.type) for one in self.parameters)})"
 
-    def same_arguments(self, types: Sequence[Type]) -> bool:
-        """Whether the parameters are of these types."""
+    def has_argument_types(self, types: Sequence[Type]) -> bool:
+        """Return whether the parameters have exactly these types."""
         return tuple(one.type for one in self.parameters) == tuple(types)
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """CREATE AGGREGATE: a state, how an argument's value changes it, and what it gives in the end.
+    """CREATE AGGREGATE: the state type, the transition function and the final function.
 
-    ``init`` is the text of the first state, None for NULL; ``fold`` is the name of the function of arrays
-    that computes all of it, ``result`` the type of its value.
+    ``init`` is the text of the initial state, None for NULL. ``fold`` is the name of the function that
+    computes the aggregate over arrays, and ``result`` is its type.
     """
 
     name: str
@@ -90,12 +90,12 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class ArrayFold:
-    """What computes an aggregate of arrays of its arguments, whose types are known.
+    """Computes an aggregate over arrays of its arguments, with known types.
 
-    ``items`` are the types of the elements of the arrays. ``first`` computes the first state, of no columns;
-    ``step`` the next one, of column 0, the state, and the elements behind it; ``final`` the result.
-    ``strict``: elements with a NULL are left out, and a state that is NULL stays. With ``start`` the first
-    element makes the first state, of column 0.
+    ``items`` are the element types of the arrays. ``first`` computes the initial state from no columns.
+    ``step`` computes the next state from the state, column 0, and the elements. ``final`` computes the
+    result. If ``strict``, elements with NULL are skipped and a NULL state stays NULL. With ``start``,
+    the first element is converted to the initial state.
     """
 
     label: str
@@ -111,27 +111,32 @@ class ArrayFold:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What a call means: a routine of known types, and for each parameter the place of its argument.
+    """The overload of a call, and the position of the argument of each parameter.
 
-    None is the place of what the call leaves out, several that of VARIADIC.
+    A position is None for an omitted argument, and several positions for VARIADIC.
     """
 
     routine: Routine
     places: tuple[int | tuple[int, ...] | None, ...]
 
 
-def chosen(routines: Sequence[Routine], types: Sequence[Type], names: Sequence[str], spread: bool) -> Chosen:
-    """The routine that fits a call best; ProgrammingError if none does, or two do.
+def resolve_overload(
+    routines: Sequence[Routine], types: Sequence[Type], names: Sequence[str], has_variadic: bool
+) -> Chosen:
+    """Return the overload that fits a call best.
 
-    ``names`` has the name that the call gives to each argument, "" for none; ``spread`` says that VARIADIC
-    stands before the last one.
+    ``names`` has the name of each argument, "" for positional ones. ``has_variadic`` tells whether the
+    last argument is VARIADIC.
+
+    Raises:
+        ProgrammingError: No overload fits, or several fit equally.
     """
     found: list[tuple[int, Chosen]] = []
     for routine in routines:
-        places = _places(routine, names, spread)
+        places = _match_parameters(routine, names, has_variadic)
         if places is None:
             continue
-        fitting = _fitting(routine, places, types)
+        fitting = _match_types(routine, places, types)
         if fitting is not None:
             found.append((fitting[0], Chosen(fitting[1], places)))
     if not found:
@@ -147,11 +152,11 @@ def chosen(routines: Sequence[Routine], types: Sequence[Type], names: Sequence[s
 Place = int | tuple[int, ...] | None
 
 
-def _places(routine: Routine, names: Sequence[str], spread: bool) -> tuple[Place, ...] | None:
-    """For each parameter the place of its argument; None if the arguments are not those of the routine."""
+def _match_parameters(routine: Routine, names: Sequence[str], has_variadic: bool) -> tuple[Place, ...] | None:
+    """Return the position of each parameter's argument; None if the arguments do not match."""
     known = [one.name.lower() for one in routine.parameters]
     places: list[Place] = [None] * len(known)
-    variadic = bool(routine.parameters) and routine.parameters[-1].variadic and not spread
+    variadic = bool(routine.parameters) and routine.parameters[-1].variadic and not has_variadic
     for place, name in enumerate(names):
         if not name and variadic and place >= len(known) - 1:
             before = places[-1] if isinstance(places[-1], tuple) else ()
@@ -167,36 +172,47 @@ def _places(routine: Routine, names: Sequence[str], spread: bool) -> tuple[Place
     return tuple(places)
 
 
-def _fitting(routine: Routine, places: Sequence[Place], types: Sequence[Type]) -> tuple[int, Routine] | None:
-    """How many arguments are of the very types, and the routine with those that its types stand for."""
+def _match_types(
+    routine: Routine, positions: Sequence[Place], types: Sequence[Type]
+) -> tuple[int, Routine] | None:
+    """Return the number of exact type matches and the routine with polymorphic types resolved, else None."""
     given: list[tuple[Type, Parameter]] = []
-    for place, parameter in zip(places, routine.parameters, strict=True):
+    for place, parameter in zip(positions, routine.parameters, strict=True):
         if isinstance(place, int):
             given.append((types[place], parameter))
         elif isinstance(place, tuple):
             element = replace(parameter, type=_element(parameter.type))
             given += [(types[one], element) for one in place]
-    meant = _meant(given)
+    meant = _polymorphic_type(given)
     if meant is None:
         return None
     exact = 0
     for type_, parameter in given:
-        target = settled(parameter.type, meant)
-        if not converts(type_, target) and not _widens(type_, target):
+        target = resolve_polymorphic(parameter.type, meant)
+        if not is_implicitly_castable(type_, target) and not _widens(type_, target):
             return None
         exact += 2 * (type_ == target) + (type_ == UNKNOWN and target == TEXT)
-    parameters = tuple(replace(one, type=settled(one.type, meant)) for one in routine.parameters)
-    return exact, replace(routine, parameters=parameters, result=settled(routine.result, meant))
+    parameters = tuple(replace(one, type=resolve_polymorphic(one.type, meant)) for one in routine.parameters)
+    return exact, replace(routine, parameters=parameters, result=resolve_polymorphic(routine.result, meant))
 
 
-WIDER: Final = (Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.NUMERIC, Kind.REAL, Kind.DOUBLE)
+NUMERIC_WIDENING: Final = (
+    Kind.SMALLINT,
+    Kind.INTEGER,
+    Kind.BIGINT,
+    Kind.DECIMAL,
+    Kind.NUMERIC,
+    Kind.REAL,
+    Kind.DOUBLE,
+)
+"""Numeric kinds in the order of implicit widening."""
 
 
 def _widens(source: Type, target: Type) -> bool:
-    """Whether a number is taken where another kind of number is wanted, without a cast."""
-    if source.kind not in WIDER or target.kind not in WIDER:
+    """Return whether a number converts implicitly to a wider kind."""
+    if source.kind not in NUMERIC_WIDENING or target.kind not in NUMERIC_WIDENING:
         return False
-    return WIDER.index(source.kind) < WIDER.index(target.kind)
+    return NUMERIC_WIDENING.index(source.kind) < NUMERIC_WIDENING.index(target.kind)
 
 
 def _element(type_: Type) -> Type:
@@ -205,10 +221,10 @@ def _element(type_: Type) -> Type:
     return replace(type_, name="anyelement") if type_.name in ARRAYS else type_
 
 
-def _meant(given: Sequence[tuple[Type, Parameter]]) -> Type | None:
-    """The type that ANYELEMENT stands for, UNKNOWN if for none; None if arguments differ."""
+def _polymorphic_type(arguments: Sequence[tuple[Type, Parameter]]) -> Type | None:
+    """Return the type that ANYELEMENT stands for, UNKNOWN if unused; None if arguments differ."""
     found: list[Type] = []
-    for type_, parameter in given:
+    for type_, parameter in arguments:
         if parameter.type.name in ELEMENTS:
             found.append(type_)
         elif parameter.type.name in ARRAYS and type_.kind is Kind.ARRAY:
@@ -219,12 +235,12 @@ def _meant(given: Sequence[tuple[Type, Parameter]]) -> Type | None:
     return common_type(known) if known else TEXT if found else UNKNOWN
 
 
-def settled(type_: Type, meant: Type) -> Type:
-    """A type with what ANYELEMENT stands for."""
+def resolve_polymorphic(type_: Type, element: Type) -> Type:
+    """Return a type with ANYELEMENT and ANYARRAY replaced."""
     if type_.name in ARRAYS:
-        return array(meant)
+        return array(element)
     if type_.name in ELEMENTS:
-        return meant
+        return element
     if not type_.parts:
         return type_
-    return replace(type_, parts=tuple(settled(part, meant) for part in type_.parts))
+    return replace(type_, parts=tuple(resolve_polymorphic(part, element) for part in type_.parts))

@@ -7,9 +7,9 @@ from typing import assert_never
 from kpg.compiler.catalog.entries import ViewEntry
 from kpg.compiler.datalog.desugar.constants import encode
 from kpg.compiler.datalog.desugar.normal_rules import NormalRule, normalize
-from kpg.compiler.datalog.diagnostics import Diagnostics, given, plural
+from kpg.compiler.datalog.diagnostics import Diagnostics, count_text, plural
 from kpg.compiler.datalog.syntax import ast
-from kpg.compiler.datalog.syntax.flatten import LOCAL, FlatRule, flatten, flatten_goal, written
+from kpg.compiler.datalog.syntax.flatten import LOCAL_MARK, FlatRule, flatten, flatten_goal, original_name
 from kpg.compiler.datalog.syntax.traverse import (
     FlatLiteral,
     all_variables,
@@ -19,23 +19,31 @@ from kpg.compiler.datalog.syntax.traverse import (
     literals,
     walk,
 )
-from kpg.compiler.datalog.types.declarations import OLD_TRANSFERS, RelationInfo, Relations, check_transfer
+from kpg.compiler.datalog.types.declarations import (
+    TRANSFER_QUALIFIERS,
+    RelationInfo,
+    Relations,
+    check_transfer,
+)
 from kpg.compiler.datalog.types.functors import CONSTRAINTS, takes_value
 from kpg.compiler.datalog.types.kind_inference import Typing, infer
-from kpg.compiler.datalog.types.subtypes import check_declared_types
-from kpg.compiler.rules.core import Constant, Direction, Kind, Parameter, Query, Transfer, Update, Value
+from kpg.compiler.datalog.types.subtypes import check_subtypes
+from kpg.compiler.rules.core import Constant, Kind, Parameter, Query, Transfer, TransferKind, Update, Value
 from kpg.runtime.errors import Span
 from kpg.runtime.functions import functions
 from kpg.runtime.records import dataclass
 
-DOMINATED = "@dominated"
-"""Follows a relation's name in that of its tuples that it does not keep."""
+DOMINATED_SUFFIX = "@dominated"
+"""Suffix of the relation of a relation's dominated tuples."""
 FACT_HINT = "a fact has constants only; give the rule a body"
 
 
 @dataclass(frozen=True, slots=True)
 class NormalGoal:
-    """A goal's conjunctions as rules for a relation ``name``; names are in order of first occurrence."""
+    """A goal's conjunctions as rules of a relation ``name``.
+
+    Names are in order of first occurrence.
+    """
 
     name: str
     rules: tuple[NormalRule, ...]
@@ -47,7 +55,10 @@ class NormalGoal:
 
 @dataclass(slots=True)
 class Clauses:
-    """What the statements of a program come to, after the declarations have been entered."""
+    """The checked statements of a program.
+
+    Declarations are entered first.
+    """
 
     relations: Relations
     diagnostics: Diagnostics
@@ -58,50 +69,50 @@ class Clauses:
     queries: list[Query] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
     transfers: list[Transfer] = field(default_factory=list)
-    used: dict[str, Span] = field(default_factory=dict)
-    subsumed: set[str] = field(default_factory=set)
+    used_relations: dict[str, Span] = field(default_factory=dict)
+    subsumptive: set[str] = field(default_factory=set)
     limits: dict[str, int] = field(default_factory=dict)
     rounds: list[ast.Rounds] = field(default_factory=list)
-    _aggregating: dict[str, tuple[tuple[str | None, ...], Span]] = field(default_factory=dict)
+    _head_aggregates: dict[str, tuple[tuple[str | None, ...], Span]] = field(default_factory=dict)
 
-    def statement(self, statement: ast.Statement) -> None:
-        """Take a statement in."""
+    def add(self, statement: ast.Statement) -> None:
+        """Check a statement and add the result."""
         match statement:
             case ast.Clause():
-                self._clause(statement)
+                self._add_clause(statement)
             case ast.Goal():
-                self._goal(statement)
+                self._add_goal(statement)
             case ast.Update(diff=diff, atom=atom):
-                self._update(diff, atom, statement.span)
+                self._add_update(diff, atom, statement.span)
             case ast.Directive():
-                self._directive(statement)
+                self._add_directive(statement)
             case ast.Query():
-                self._query(statement)
+                self._add_query(statement)
             case ast.Rounds():
                 self.rounds.append(statement)
             case ast.Subsumption():
-                self._subsumption(statement)
+                self._add_subsumption(statement)
             case ast.Declaration(names=names, qualifiers=qualifiers):
                 for qualifier in qualifiers:
-                    if qualifier.text in OLD_TRANSFERS:
-                        self._directive(ast.Directive(qualifier.text, names, (), qualifier.span))
+                    if qualifier.text in TRANSFER_QUALIFIERS:
+                        self._add_directive(ast.Directive(qualifier.text, names, (), qualifier.span))
             case ast.Subtype() | ast.UnionType() | ast.RecordType() | ast.AdtType():
-                pass  # taken in with the declarations
+                pass  # entered with the declarations
             case ast.Pragma() | ast.Functor():
-                pass  # as well
+                pass  # likewise
             case ast.Component() | ast.Init() | ast.Override() | ast.Lattice():
-                pass  # expanded before
+                pass  # expanded earlier
             case _:
                 assert_never(statement)
 
     # Rules and facts
 
-    def _clause(self, clause: ast.Clause) -> None:
-        errors = self.diagnostics.errors
+    def _add_clause(self, clause: ast.Clause) -> None:
+        errors = self.diagnostics.error_count
         if clause.body is None and clause.plan is not None:
             self.diagnostics.error("plan", "a fact has no plan", clause.plan.span)
         flat = flatten(clause, self.diagnostics)
-        if errors != self.diagnostics.errors:
+        if errors != self.diagnostics.error_count:
             return
         for head in clause.heads:
             info = self.relations.find(head.name)
@@ -110,44 +121,47 @@ class Clauses:
                 hint = "insert rows into the table, or declare a relation of another name"
                 self.diagnostics.error("redefinition", message, head.span, hint=hint)
                 flat = [rule for rule in flat if rule.head is None or rule.head.name is not head.name]
-        self._warn_unused(flat)
+        self._warn_of_single_uses(flat)
         for rule in flat:
-            self._rule(rule)
+            self._add_rule(rule)
 
-    def _subsumption(self, one: ast.Subsumption) -> None:
-        """The rules by which tuples are dominated, each a rule for the relation with both atoms before the
-        rest.
-        """
-        info, other = self.relations.find(one.less.name), self.relations.find(one.greater.name)
+    def _add_subsumption(self, subsumption: ast.Subsumption) -> None:
+        """Add the rules that derive dominated tuples, whose bodies begin with both atoms."""
+        info, other = (
+            self.relations.find(subsumption.less.name),
+            self.relations.find(subsumption.greater.name),
+        )
         if info is None or other is None:
             return
         if info is not other:
             message = f"{info.name} cannot be subsumed by {other.name}, only by its own tuples"
-            self.diagnostics.error("subsumption", message, one.greater.span)
+            self.diagnostics.error("subsumption", message, subsumption.greater.span)
             return
         if info.kind is Kind.EXTERNAL or info.is_inline or info.keys:
             what = "inline" if info.is_inline else "with choice-domain" if info.keys else "of the database"
-            self.diagnostics.error("subsumption", f"{info.name} is {what}, it has no subsumption", one.span)
+            self.diagnostics.error(
+                "subsumption", f"{info.name} is {what}, it has no subsumption", subsumption.span
+            )
             return
         names = (
-            ast.Variable(f"_{place}{LOCAL}", arg.span) if isinstance(arg, ast.Underscore) else arg
-            for place, arg in enumerate(one.less.args)
+            ast.Variable(f"_{place}{LOCAL_MARK}", arg.span) if isinstance(arg, ast.Underscore) else arg
+            for place, arg in enumerate(subsumption.less.args)
         )
-        less = replace(one.less, args=tuple(names))
-        body = ast.And((less, one.greater, one.body), one.span)
-        flat = flatten(ast.Clause((less,), body, None, one.span), self.diagnostics)
+        less = replace(subsumption.less, args=tuple(names))
+        body = ast.And((less, subsumption.greater, subsumption.body), subsumption.span)
+        flat = flatten(ast.Clause((less,), body, None, subsumption.span), self.diagnostics)
         for rule in flat:
-            found = self._normal(rule)
+            found = self._normalize(rule)
             if found is not None:
-                self.rules.append(replace(found[0], relation=info.name + DOMINATED))
-                self.subsumed.add(info.name)
+                self.rules.append(replace(found[0], relation=info.name + DOMINATED_SUFFIX))
+                self.subsumptive.add(info.name)
 
-    def _rule(self, rule: FlatRule) -> None:
-        found = self._normal(rule)
+    def _add_rule(self, rule: FlatRule) -> None:
+        found = self._normalize(rule)
         if found is None or rule.head is None:
             return
         normal, _ = found
-        info = self.relations.known[rule.head.name.text]
+        info = self.relations.by_name[rule.head.name.text]
         terms = tuple(encode(term, self.relations.types) for term in normal.terms)
         values = tuple(term.value for term in terms if isinstance(term, Constant))
         is_row = rule.is_fact and not normal.body and len(values) == len(terms)
@@ -163,37 +177,37 @@ class Clauses:
     def _check_aggregates(
         self, head: ast.Atom, info: RelationInfo, aggregates: tuple[str | None, ...]
     ) -> None:
-        """All rules of a relation aggregate the same columns by the same functions."""
-        old, span = self._aggregating.setdefault(info.name, (aggregates, head.span))
+        """Check that all rules of a relation aggregate the same columns by the same functions."""
+        old, span = self._head_aggregates.setdefault(info.name, (aggregates, head.span))
         if old != aggregates:
             message = f"rules for {info.name} aggregate differently"
             notes = (("another rule for it:", span),)
             self.diagnostics.error("aggregation", message, head.span, notes=notes)
         info.aggregates = old
 
-    def _normal(self, rule: FlatRule) -> tuple[NormalRule, Typing] | None:
-        """The normal rule, if names, arities and types are right."""
-        errors = self.diagnostics.errors
+    def _normalize(self, rule: FlatRule) -> tuple[NormalRule, Typing] | None:
+        """Return the normal rule, or None if a name, arity or type is wrong."""
+        errors = self.diagnostics.error_count
         if rule.head is not None:
-            self._head(rule)
+            self._check_head(rule)
         for literal in rule.body:
-            self._names(literal)
-        if errors != self.diagnostics.errors:
+            self._check_names(literal)
+        if errors != self.diagnostics.error_count:
             return None
-        known = self.relations.known
+        known = self.relations.by_name
         head = None if rule.head is None else known[rule.head.name.text]
         typing = infer(rule, head, known, self.relations.types, self.diagnostics)
-        if typing.failed or errors != self.diagnostics.errors:
+        if typing.has_failed or errors != self.diagnostics.error_count:
             return None
-        check_declared_types(rule, typing, known, self.diagnostics)
+        check_subtypes(rule, typing, known, self.diagnostics)
         normal = normalize(rule, typing, known, self.relations.types, self.diagnostics, self.size)
-        return None if normal is None or errors != self.diagnostics.errors else (normal, typing)
+        return None if normal is None or errors != self.diagnostics.error_count else (normal, typing)
 
-    def _head(self, rule: FlatRule) -> None:
+    def _check_head(self, rule: FlatRule) -> None:
         assert rule.head is not None
         info = self.relations.find(rule.head.name)
         if info is not None:
-            self._arity(rule.head, info)
+            self._check_arity(rule.head, info)
         for arg in rule.head.args:
             aggregate = head_aggregate(arg)
             if aggregate is not None:
@@ -203,9 +217,9 @@ class Clauses:
                 if isinstance(arg, ast.Underscore) and not takes_value(aggregate[0]):
                     continue
             for part in walk(arg):
-                self._head_part(part, rule.is_fact)
+                self._check_head_part(part, rule.is_fact)
 
-    def _head_part(self, part: ast.Expression, is_fact: bool) -> None:
+    def _check_head_part(self, part: ast.Expression, is_fact: bool) -> None:
         match part:
             case ast.Underscore(span=span):
                 where = "a fact" if is_fact else "the head of a rule"
@@ -214,52 +228,52 @@ class Clauses:
                 self.diagnostics.error("fact", f"variable {name} in a fact", span, hint=FACT_HINT)
             case ast.Aggregate(body=body):
                 for literal in literals(body):
-                    self._names(literal)
+                    self._check_names(literal)
             case ast.Call(function="autoinc" | "__ITERATION__" as function) if is_fact:
                 self.diagnostics.error("fact", f"{function} in a fact", part.span, hint=FACT_HINT)
             case ast.Variable() | ast.Integer() | ast.Float() | ast.Boolean() | ast.String() | ast.Nil():
                 pass
             case ast.Record() | ast.Dollar() | ast.Call() | ast.Cast():
-                pass  # whose parts come by themselves
+                pass  # walk visits their parts
             case _:
                 assert_never(part)
 
-    def _names(self, literal: FlatLiteral) -> None:
-        """Relations exist and have the right number of arguments, inside of aggregates too."""
+    def _check_names(self, literal: FlatLiteral) -> None:
+        """Check that relations exist and have the right number of arguments, also inside aggregates."""
         atom = atom_of(literal)
         if atom is not None and not self._is_constraint(atom):
             info = self.relations.find(atom.name)
             if info is not None:
-                self.used.setdefault(info.name, atom.span)
-                self._arity(atom, info)
+                self.used_relations.setdefault(info.name, atom.span)
+                self._check_arity(atom, info)
         for expression in literal_expressions(literal):
             for part in walk(expression):
                 if isinstance(part, ast.Aggregate):
                     for inner in literals(part.body):
-                        self._names(inner)
+                        self._check_names(inner)
 
     def _is_constraint(self, atom: ast.Atom) -> bool:
         name = atom.name.text
-        if name in self.relations.known or name in self.relations.catalog:
+        if name in self.relations.by_name or name in self.relations.catalog:
             return False
         if name in CONSTRAINTS:
             if len(atom.args) != 2:
-                message = f"constraint {name} takes 2 arguments, {given(len(atom.args))}"
+                message = f"constraint {name} takes 2 arguments, {count_text(len(atom.args))}"
                 self.diagnostics.error("functor", message, atom.span)
             return True
         return any(function.name == name for function in functions())
 
-    def _arity(self, atom: ast.Atom, info: RelationInfo) -> None:
+    def _check_arity(self, atom: ast.Atom, info: RelationInfo) -> None:
         expected, count = len(info.columns), len(atom.args)
         if expected != count:
             columns = ", ".join(column.name for column in info.columns)
-            message = f"relation {info.name} has {plural(expected, 'column')}, {given(count)}"
+            message = f"relation {info.name} has {plural(expected, 'column')}, {count_text(count)}"
             hint = f"it is {info.name}({columns})"
             self.diagnostics.error("arity", message, atom.span, hint=hint)
 
-    def _warn_unused(self, rules: list[FlatRule]) -> None:
-        """Variables that occur only once, in whichever of a clause's rules."""
-        most: Counter[str] = Counter()
+    def _warn_of_single_uses(self, rules: list[FlatRule]) -> None:
+        """Warn of variables that occur only once in each rule of a clause."""
+        max_counts: Counter[str] = Counter()
         places: dict[str, Span] = {}
         for rule in rules:
             counts: Counter[str] = Counter()
@@ -267,11 +281,11 @@ class Clauses:
             parts += [part for literal in rule.body for part in literal_expressions(literal)]
             for part in parts:
                 for variable in all_variables(part):
-                    counts[written(variable.name)] += 1
-                    places.setdefault(written(variable.name), variable.span)
+                    counts[original_name(variable.name)] += 1
+                    places.setdefault(original_name(variable.name), variable.span)
             for name, number in counts.items():
-                most[name] = max(most[name], number)
-        for name, number in most.items():
+                max_counts[name] = max(max_counts[name], number)
+        for name, number in max_counts.items():
             if number > 1 and name.startswith("_") and not any(rule.is_fact for rule in rules):
                 message = f"variable {name} occurs more than once, though its name says that it does not"
                 self.diagnostics.warning("unused-variable", message, places[name])
@@ -282,38 +296,36 @@ class Clauses:
 
     # Goals, queries, updates, directives
 
-    def _goal(self, goal: ast.Goal) -> None:
-        errors = self.diagnostics.errors
+    def _add_goal(self, goal: ast.Goal) -> None:
+        errors = self.diagnostics.error_count
         flat = flatten_goal(goal, self.diagnostics)
-        if errors != self.diagnostics.errors:
+        if errors != self.diagnostics.error_count:
             return
-        found = [one for one in map(self._normal, flat) if one is not None]
-        if errors != self.diagnostics.errors:
+        found = [one for one in map(self._normalize, flat) if one is not None]
+        if errors != self.diagnostics.error_count:
             return
         parameters: dict[str, None] = {}
         variables: dict[str, None] = {}
         for rule in flat:
             for literal in rule.body:
                 for expression in literal_expressions(literal):
-                    for name in _parameters(expression):
+                    for name in _parameter_names(expression):
                         if name not in self.relations.types.branches:
                             parameters[name] = None
                     for variable in all_variables(expression):
-                        if LOCAL not in variable.name:
+                        if LOCAL_MARK not in variable.name:
                             variables[variable.name] = None
         name = f"?-{len(self.goals) + 1}"
         rules = tuple(replace(one, relation=name) for one, _ in found)
         typings = tuple(one for _, one in found)
         self.goals.append(NormalGoal(name, rules, typings, tuple(parameters), tuple(variables), goal.span))
 
-    def _query(self, query: ast.Query) -> None:
+    def _add_query(self, query: ast.Query) -> None:
         info = self.relations.find(query.name)
         if info is None:
             return
         if len(query.marks) != len(info.columns):
-            message = (
-                f"relation {info.name} has {plural(len(info.columns), 'column')}, {given(len(query.marks))}"
-            )
+            message = f"relation {info.name} has {plural(len(info.columns), 'column')}, {count_text(len(query.marks))}"
             self.diagnostics.error("arity", message, query.span)
             return
         for mark in query.marks:
@@ -323,7 +335,7 @@ class Clauses:
         info.has_output = True
         self.queries.append(Query(info.name, tuple(mark.text == "b" for mark in query.marks), query.span))
 
-    def _update(self, diff: int, atom: ast.Atom, span: Span) -> None:
+    def _add_update(self, diff: int, atom: ast.Atom, span: Span) -> None:
         info = self.relations.find(atom.name)
         if info is None:
             return
@@ -333,10 +345,10 @@ class Clauses:
             hint = "change the tables that it reads"
             self.diagnostics.error("fact", message, atom.name.span, hint=hint)
             return
-        errors = self.diagnostics.errors
+        errors = self.diagnostics.error_count
         rule = FlatRule(atom, (), None, span, is_fact=True, takes_parameters=True)
-        found = self._normal(rule)
-        if found is None or errors != self.diagnostics.errors:
+        found = self._normalize(rule)
+        if found is None or errors != self.diagnostics.error_count:
             return
         terms = tuple(encode(term, self.relations.types) for term in found[0].terms)
         constant = tuple(term for term in terms if isinstance(term, Constant | Parameter))
@@ -346,28 +358,28 @@ class Clauses:
         info.has_input = info.has_input or info.kind is not Kind.EXTERNAL
         self.updates.append(Update(info.name, constant, diff, span))
 
-    def _directive(self, directive: ast.Directive) -> None:
+    def _add_directive(self, directive: ast.Directive) -> None:
         if directive.kind == "limitsize":
-            self._limit(directive)
+            self._add_limit(directive)
             return
-        direction = Direction(directive.kind)
+        direction = TransferKind(directive.kind)
         for name in directive.names:
             info = self.relations.find(name)
             if info is None:
                 continue
-            if direction is Direction.INPUT and info.kind is Kind.EXTERNAL:
+            if direction is TransferKind.INPUT and info.kind is Kind.EXTERNAL:
                 message = f"{name} is a relation of the database, it is not read from a file"
                 self.diagnostics.error("redefinition", message, name.span)
                 continue
-            info.has_input = info.has_input or direction is Direction.INPUT
-            info.has_output = info.has_output or direction is not Direction.INPUT
+            info.has_input = info.has_input or direction is TransferKind.INPUT
+            info.has_output = info.has_output or direction is not TransferKind.INPUT
             options = dict(directive.options)
-            shown = options.get("name", name.text)
-            made = Transfer(direction, info.name, shown, options, directive.span)
-            check_transfer(made, info, directive.options, self.transfers, self.diagnostics)
-            self.transfers.append(made)
+            name_text = options.get("name", name.text)
+            transfer = Transfer(direction, info.name, name_text, options, directive.span)
+            check_transfer(transfer, info, directive.options, self.transfers, self.diagnostics)
+            self.transfers.append(transfer)
 
-    def _limit(self, directive: ast.Directive) -> None:
+    def _add_limit(self, directive: ast.Directive) -> None:
         options = dict(directive.options)
         most = options.get("n", "")
         if not (most.isascii() and most.isdecimal()) or len(options) > 1:
@@ -383,8 +395,8 @@ class Clauses:
                 self.limits[info.name] = int(most)
 
 
-def _parameters(expression: ast.Expression) -> list[str]:
-    """The names after a $ without arguments, inside of aggregates too."""
+def _parameter_names(expression: ast.Expression) -> list[str]:
+    """Return the names after a ``$`` without arguments, also inside aggregates."""
     found: list[str] = []
     for part in walk(expression):
         if isinstance(part, ast.Dollar) and part.args is None:
@@ -392,5 +404,5 @@ def _parameters(expression: ast.Expression) -> list[str]:
         elif isinstance(part, ast.Aggregate):
             for literal in literals(part.body):
                 for inner in literal_expressions(literal):
-                    found += _parameters(inner)
+                    found += _parameter_names(inner)
     return found

@@ -14,11 +14,11 @@ from kpg.runtime.records import dataclass
 
 @dataclass(slots=True)
 class Diagnostics:
-    """Faults in the order in which they were found; the same one at the same place counts once."""
+    """Distinct diagnostics, in the order in which they were reported."""
 
-    found: list[Diagnostic] = field(default_factory=list)
-    errors: int = 0
-    """How often an error was noted, repetitions included."""
+    entries: list[Diagnostic] = field(default_factory=list)
+    error_count: int = 0
+    """Number of reported errors, repetitions included."""
 
     def error(
         self,
@@ -29,60 +29,65 @@ class Diagnostics:
         hint: str | None = None,
         notes: tuple[tuple[str, Span | None], ...] = (),
     ) -> None:
-        """Note an error."""
-        self.errors += 1
+        """Report an error."""
+        self.error_count += 1
         self._add(Diagnostic(code, message, span, hint, notes))
 
     def warning(self, code: str, message: str, span: Span | None, *, hint: str | None = None) -> None:
-        """Note a warning."""
+        """Report a warning."""
         self._add(Diagnostic(code, message, span, hint, severity="warning"))
 
     def _add(self, diagnostic: Diagnostic) -> None:
-        if diagnostic not in self.found:
-            self.found.append(diagnostic)
+        if diagnostic not in self.entries:
+            self.entries.append(diagnostic)
 
     @property
-    def failed(self) -> bool:
-        """Whether there is an error among them."""
-        return any(one.severity == "error" for one in self.found)
+    def has_errors(self) -> bool:
+        """Whether there is an error."""
+        return any(diagnostic.severity == "error" for diagnostic in self.entries)
 
-    def sorted(self) -> tuple[Diagnostic, ...]:
-        """All of them, by file and place."""
+    def in_text_order(self) -> tuple[Diagnostic, ...]:
+        """Return all diagnostics, sorted by file and position."""
 
-        def place(one: Diagnostic) -> tuple[str, int, str]:
-            file, start = (one.span.file, one.span.start) if one.span is not None else ("", -1)
-            return file, start, one.severity
+        def position(diagnostic: Diagnostic) -> tuple[str, int, str]:
+            file, start = (
+                (diagnostic.span.file, diagnostic.span.start) if diagnostic.span is not None else ("", -1)
+            )
+            return file, start, diagnostic.severity
 
-        return tuple(sorted(self.found, key=place))
+        return tuple(sorted(self.entries, key=position))
 
     def raise_errors(self) -> None:
         """Raise DatalogError if there is an error."""
-        if self.failed:
-            raise DatalogError(self.sorted())
+        if self.has_errors:
+            raise DatalogError(self.in_text_order())
 
 
 def plural(number: int, noun: str) -> str:
-    """The number with the noun."""
+    """Return a count with its noun."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def given(number: int) -> str:
-    """How many there are instead."""
+def count_text(number: int) -> str:
+    """Return a phrase such as "2 are given"."""
     return f"{number} {'is' if number == 1 else 'are'} given"
 
 
 def to_json(diagnostics: tuple[Diagnostic, ...]) -> list[dict[str, Any]]:
-    """The diagnostics as JSON objects: lines and columns count from 1, offsets from 0."""
+    """Return the diagnostics as JSON objects.
+
+    Lines and columns count from 1, offsets from 0.
+    """
     return [
         {
-            "severity": one.severity,
-            "code": one.code,
-            "message": one.message,
-            "hint": one.hint,
-            **_place(one.span),
-            "notes": [{"message": text, **_place(span)} for text, span in one.notes],
+            "severity": diagnostic.severity,
+            "code": diagnostic.code,
+            "message": diagnostic.message,
+            "hint": diagnostic.hint,
+            **_place(diagnostic.span),
+            "notes": [{"message": text, **_place(span)} for text, span in diagnostic.notes],
         }
-        for one in diagnostics
+        for diagnostic in diagnostics
     ]
 
 

@@ -1,6 +1,7 @@
 """Parser: Datalog text to the tree of ``syntax.ast``, by lark's LALR parser.
 
-:class:`Builder` has one method per rule of the grammar. After a syntax error the parser blanks the statement
+:class:`ProofBuilder` has one method per rule of the grammar. After a syntax error the parser blanks the
+statement
 and parses again, so all syntax errors are reported. ``.decl D = debug_delta(R)`` becomes a declaration with
 R's columns and the round, and a rule.
 """
@@ -17,19 +18,25 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.flowlog.loops import Block, last_round, ways
-from kpg.compiler.datalog.flowlog.translation import BEST, binds_alike, is_flowlog, translate, tuple_type
+from kpg.compiler.datalog.flowlog.loops import Block, evaluate_last_round, until_alternatives
+from kpg.compiler.datalog.flowlog.translation import (
+    EXTREMES,
+    has_equal_precedence,
+    is_flowlog,
+    translate,
+    tuple_type,
+)
 from kpg.compiler.datalog.preprocessor import Source
 from kpg.compiler.datalog.syntax import ast
-from kpg.compiler.datalog.syntax.ast import address, integer, unescape
-from kpg.compiler.datalog.syntax.flatten import same_underscores
+from kpg.compiler.datalog.syntax.ast import parse_address, parse_integer, unescape
+from kpg.compiler.datalog.syntax.flatten import name_shared_underscores
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 
 LEFT_TO_RIGHT = ("+", "-", "*", "/", "%", "cat")
 
 
-def level(operator: str) -> int:
+def precedence(operator: str) -> int:
     return 2 if operator in "*/%" else 1
 
 
@@ -37,62 +44,68 @@ def is_rule(node: Any, rule: str) -> bool:
     return isinstance(node, Tree) and node.data == rule
 
 
-def words(node: Any) -> list[str]:
-    """A word, or those of a test."""
+def condition_words(node: Any) -> list[str]:
+    """Return a word, or the words of a test."""
     return [str(node)] if isinstance(node, Token) else list(map(str, node.children))
 
 
-def chain(node: Any) -> Iterator[Any]:
-    """Operands and operators in the order in which they stand."""
+def operator_chain(node: Any) -> Iterator[Any]:
+    """Yield operands and operators in text order."""
     if not (is_rule(node, "binary") and str(node.children[1]) in LEFT_TO_RIGHT):
         yield node
         return
     left, operator, right = node.children
-    yield from chain(left)
+    yield from operator_chain(left)
     yield operator
-    yield from chain(right)
+    yield from operator_chain(right)
 
 
-def orders(node: Any) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """A plan's orders, each with the version that it is for."""
+def plan_orders(node: Any) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Return the orders of a plan with their versions."""
     found = []
     for part in node.children[1:]:
-        numbers = [integer(str(token))[0] for token in part.children]
+        numbers = [parse_integer(str(token))[0] for token in part.children]
         version = numbers.pop(0) if part.data == "versioned_order" else 0
         found.append((version, tuple(numbers)))
     return tuple(found)
 
 
 Node = Tree[Token]
-OTHER_FUNCTORS = {"recursive_iteration_cnt": "__ITERATION__"}
-"""Functors by other names of theirs."""
-FLOWLOGS_OPTIONS = {"header": "headers"}
+FUNCTOR_ALIASES = {"recursive_iteration_cnt": "__ITERATION__"}
+"""Functors by their alternative names."""
+FLOWLOG_OPTIONS = {"header": "headers"}
 KNOWN_ESCAPES = "known: \\\\ \\\" \\' \\? \\n \\t \\r \\a \\b \\f \\v \\0"
 MUTABILITIES = ("static", "append", "mutable")
-"""How FlowLog's relations may change: here all do."""
+"""FlowLog's qualifiers of how a relation may change.
+
+They have no effect, because all relations may.
+"""
 
 
 class Builder:
-    """Makes ``ast`` nodes; what the grammar takes and the dialect does not have is noted as an error."""
+    """Builds ``ast`` nodes.
+
+    Syntax that the grammar accepts but the dialect lacks is reported.
+    """
 
     def __init__(self, source: Source, diagnostics: Diagnostics, *, takes_tuples: bool = False) -> None:
         self.source = source
         self.diagnostics = diagnostics
         self.is_flowlog = is_flowlog(source.text)
-        self.binds_alike = binds_alike(source.text)
+        self.has_equal_precedence = has_equal_precedence(source.text)
         self.takes_tuples = takes_tuples
         self.tuples: dict[str, ast.RecordType] = {}
 
     def program(self, tree: Node) -> ast.Module:
-        """The whole tree."""
+        """Return the module of a parse tree."""
         found = (*self._statements(tree.children), *self.tuples.values())
         return ast.Module(translate(found, self.diagnostics) if self.is_flowlog else found)
 
     def _statements(self, nodes: Any) -> tuple[ast.Statement, ...]:
-        made = [getattr(self, node.data)(node) for node in nodes]
+        statements = [getattr(self, node.data)(node) for node in nodes]
         if any(node.data == "debug_delta" for node in nodes):
-            made = with_deltas(made, self.diagnostics)
-        return tuple(statement for statement in made if statement is not None)
+            statements = expand_deltas(statements, self.diagnostics)
+        return tuple(statement for statement in statements if statement is not None)
 
     def _span(self, node: Any) -> Span:
         if isinstance(node, Token):
@@ -105,10 +118,10 @@ class Builder:
     def _names(self, node: Any) -> tuple[ast.Name, ...]:
         return tuple(self._name(token) for token in node.children)
 
-    def _unsupported(self, what: str, node: Any, hint: str | None = None) -> None:
-        self.diagnostics.error("unsupported", f"{what} is not supported", self._span(node), hint=hint)
+    def _report_unsupported(self, feature: str, node: Any, hint: str | None = None) -> None:
+        self.diagnostics.error("unsupported", f"{feature} is not supported", self._span(node), hint=hint)
 
-    # One method a statement
+    # One method per statement
 
     def declaration(self, node: Any) -> ast.Declaration:
         _, names, attributes, *rest = node.children
@@ -118,18 +131,20 @@ class Builder:
             if choice.data == "choice"
             for key in choice.children[1:]
         )
-        made = self._attributes(attributes)
-        return ast.Declaration(self._names(names), made, self._qualifiers(rest), self._span(node), keys)
+        attribute_list = self._attributes(attributes)
+        return ast.Declaration(
+            self._names(names), attribute_list, self._qualifiers(rest), self._span(node), keys
+        )
 
     def _qualifiers(self, parts: Any) -> tuple[ast.Name, ...]:
         found = [self._name(part.children[0]) for part in parts if part.data == "qualifier"]
         kept = tuple(one for one in found if one.text not in MUTABILITIES)
         for part in parts:
             if part.data == "qualifier" and part.children[0] in MUTABILITIES and not self.is_flowlog:
-                self._wrong(part.children[0])
+                self._report_token(part.children[0])
         return kept
 
-    def _wrong(self, token: Any) -> None:
+    def _report_token(self, token: Any) -> None:
         self.diagnostics.error("syntax", f'syntax error at "{token}"', self._span(token))
 
     def _attributes(self, node: Any) -> tuple[ast.Attribute, ...]:
@@ -143,12 +158,12 @@ class Builder:
             return tuple_type(self._attributes(node), self._span(node), self.tuples)
         if node.data == "merged_type":
             function, name = node.children
-            if not self.is_flowlog or function not in BEST:
-                self._wrong(function)
+            if not self.is_flowlog or function not in EXTREMES:
+                self._report_token(function)
             return ast.TypeRef(self._name(name), merge=str(function))
         name, *arguments = node.children
         is_lattice = bool(arguments) and is_rule(arguments[-1], "lattice_mark")
-        numbers = tuple(integer(str(part))[0] for part in arguments[: len(arguments) - is_lattice])
+        numbers = tuple(parse_integer(str(part))[0] for part in arguments[: len(arguments) - is_lattice])
         return ast.TypeRef(self._name(name), numbers, is_lattice)
 
     def subtype(self, node: Any) -> ast.Subtype:
@@ -186,7 +201,7 @@ class Builder:
     def directive(self, node: Any) -> ast.Directive:
         kind, names, *options = node.children
         named = ((str(part.children[0]), part.children[2]) for part in options)
-        found = tuple((FLOWLOGS_OPTIONS.get(key, key), self._option(value)) for key, value in named)
+        found = tuple((FLOWLOG_OPTIONS.get(key, key), self._option(value)) for key, value in named)
         return ast.Directive(str(kind)[1:], self._names(names), found, self._span(node))
 
     def _option(self, node: Any) -> str:
@@ -205,7 +220,7 @@ class Builder:
 
     def _plan(self, node: Any) -> ast.Plan:
         is_strict = node.children[0].type == "STRICT"
-        return ast.Plan(((0, ()),) if is_strict else orders(node), self._span(node), is_strict)
+        return ast.Plan(((0, ()),) if is_strict else plan_orders(node), self._span(node), is_strict)
 
     def component(self, node: Any) -> ast.Component:
         _, reference, *rest = node.children
@@ -243,17 +258,22 @@ class Builder:
         return ast.Update(1 if sign == "+" else -1, self._atom(atom), self._span(node))
 
     def functor(self, node: Any) -> ast.Functor:
-        """A functor of the user's; FlowLog's are called without a mark."""
+        """Return a user-defined functor.
+
+        FlowLog's are called without ``@``.
+        """
         keyword, name, types, result, *_ = node.children
         mark = "@" if str(keyword) == ".functor" else ""
         *args, value = (ast.TypeRef(self._name(part.children[-1])) for part in (*types.children, result))
-        made = ast.Name(f"{mark}{name}", self._span(name))
-        return ast.Functor(made, tuple(args), value, self._span(node))
+        marked_name = ast.Name(f"{mark}{name}", self._span(name))
+        return ast.Functor(marked_name, tuple(args), value, self._span(node))
 
     def debug_delta(self, node: Any) -> Any:
 
         _, name, _, _, relation, *rest = node.children
-        return Delta(self._name(name), self._name(relation), self._qualifiers(rest), self._span(node))
+        return DeltaDeclaration(
+            self._name(name), self._name(relation), self._qualifiers(rest), self._span(node)
+        )
 
     def lattice(self, node: Any) -> ast.Lattice:
         _, name, *parts = node.children
@@ -267,7 +287,7 @@ class Builder:
         return ast.Subsumption(self._atom(less), self._atom(greater), found, self._span(node))
 
     def block(self, node: Any) -> Block:
-        """FlowLog's block of rules; other than a statement, it does not outlive the program's tree."""
+        """Return FlowLog's block of rules, which ``translate`` replaces by statements."""
         clauses = tuple(self.clause(part) for part in node.children if is_rule(part, "clause"))
         parts = list(node.children)
         iterative = [
@@ -275,22 +295,22 @@ class Builder:
             for mark, name in pairwise(parts)
             if isinstance(mark, Token) and mark.type == "ITERATIVE"
         ]
-        most, both = None, False
+        max_round, needs_both = None, False
         until: tuple[tuple[str, ...], ...] = ()
         for condition in node.find_data("loop_condition"):
             tests = [part for part in condition.children if not isinstance(part, Token)]
-            both = len(tests) < len(condition.children)
+            needs_both = len(tests) < len(condition.children)
             if len({part.data for part in tests}) < len(tests):
-                self._unsupported("a loop with two conditions of a kind", condition)
+                self._report_unsupported("a loop with two conditions of a kind", condition)
             for part in tests:
                 if part.data == "loop_until":
-                    until = ways(list(map(str, part.children[1:])))
+                    until = until_alternatives(list(map(str, part.children[1:])))
                     continue
                 for test in part.find_data("loop_test"):
                     if test.children[0] != "@it":
-                        self._unsupported(f"{test.children[0]}, other than @it,", test)
-                most = last_round([words(one) for one in part.children[1:]])
-        return Block(clauses, tuple(iterative), most, until, both, self._span(node.children[0]))
+                        self._report_unsupported(f"{test.children[0]}, other than @it,", test)
+                max_round = evaluate_last_round([condition_words(child) for child in part.children[1:]])
+        return Block(clauses, tuple(iterative), max_round, until, needs_both, self._span(node.children[0]))
 
     # Bodies
 
@@ -302,8 +322,8 @@ class Builder:
         parts = tuple(self._literal(part) for part in node.children)
         return parts[0] if len(parts) == 1 else ast.And(parts, self._span(node))
 
-    def _within(self, node: Any) -> ast.Body:
-        return same_underscores(self._literal(node))
+    def _aggregate_body(self, node: Any) -> ast.Body:
+        return name_shared_underscores(self._literal(node))
 
     def _literal(self, node: Any) -> ast.Body:
         match node.data:
@@ -343,7 +363,7 @@ class Builder:
             case "underscore", _:
                 return ast.Underscore(span)
             case "integer", (token,):
-                value, unsigned = integer(str(token))
+                value, unsigned = parse_integer(str(token))
                 return ast.Integer(value, unsigned, span)
             case "address", (token,):
                 return ast.Integer(self._address(token), False, span)
@@ -362,69 +382,74 @@ class Builder:
             case "dollar", (name, *arguments):
                 return ast.Dollar(str(name)[1:], self._tuple(arguments[0]) if arguments else None, span)
             case "binary", (left, operator, right):
-                if self.binds_alike and str(operator) in LEFT_TO_RIGHT:
+                if self.has_equal_precedence and str(operator) in LEFT_TO_RIGHT:
                     return self._left_to_right(node)
                 return ast.Call(str(operator), (self._expression(left), self._expression(right)), span)
             case "prefix", (operator, operand):
                 return self._prefix(operator, self._expression(operand), span)
             case "short_tuple", parts:
-                return self._made_tuple(tuple(self._expression(part) for part in parts), span)
+                return self._build_tuple(tuple(self._expression(part) for part in parts), span)
             case "call" | "extremum", (name, arguments):
-                return ast.Call(OTHER_FUNCTORS.get(str(name), str(name)), self._tuple(arguments), span)
+                return ast.Call(FUNCTOR_ALIASES.get(str(name), str(name)), self._tuple(arguments), span)
             case "cast", (_, value, name) | (value, name):
                 return ast.Cast(self._expression(value), self._name(name), span)
             case "parentheses", (arguments,):
                 return self._parentheses(arguments)
             case _:
-                return self._rarer(node, span)
+                return self._rare_expression(node, span)
 
     def _prefix(self, sign: Any, operand: ast.Expression, span: Span) -> ast.Expression:
-        """A sign or complement; a ``+`` is FlowLog's only."""
+        """Return a sign or complement.
+
+        The ``+`` sign exists only in FlowLog.
+        """
         if sign != "+":
             return ast.Call("neg" if sign == "-" else str(sign), (operand,), span)
         if not self.is_flowlog:
-            self._wrong(sign)
+            self._report_token(sign)
         return operand
 
     def _left_to_right(self, node: Any) -> ast.Expression:
-        """The operation as FlowLog reads it, in which operators bind equally."""
-        parts = list(chain(node))
+        """Return a chain of operations as FlowLog reads it, with equal precedence of operators."""
+        parts = list(operator_chain(node))
         found = self._expression(parts[0])
         for operator, operand in zip(parts[1::2], parts[2::2], strict=True):
             right = self._expression(operand)
             span = self.source.span(node.meta.start_pos, operand.meta.end_pos)
             found = ast.Call(str(operator), (found, right), span)
-        levels = [level(str(one)) for one in parts[1::2]]
+        levels = [precedence(str(part)) for part in parts[1::2]]
         if levels != sorted(levels, reverse=True):
             hint = "write parentheses"
             message = "operators are read from left to right, as FlowLog did while it had loops"
             self.diagnostics.warning("precedence", message, self._span(node), hint=hint)
         return found
 
-    def _rarer(self, node: Any, span: Span) -> ast.Expression:
+    def _rare_expression(self, node: Any, span: Span) -> ast.Expression:
         match node.data, node.children:
             case "bare_aggregate", (function, body):
-                return ast.Aggregate(str(function), None, self._within(body), span)
+                return ast.Aggregate(str(function), None, self._aggregate_body(body), span)
             case "aggregate_of_tuple", (function, value, body):
-                return ast.Aggregate(str(function), self._parentheses(value), self._within(body), span)
+                return ast.Aggregate(
+                    str(function), self._parentheses(value), self._aggregate_body(body), span
+                )
             case "aggregate_of_expression", (function, value, body):
-                return ast.Aggregate(str(function), self._expression(value), self._within(body), span)
+                return ast.Aggregate(str(function), self._expression(value), self._aggregate_body(body), span)
             case "user_functor", (name, arguments):
                 return ast.Call(str(name), self._tuple(arguments), span)
             case "user_aggregate", (function, value, initial, body):
                 found, first = self._expression(value), self._expression(initial)
-                return ast.Aggregate(str(function), found, self._within(body), span, first)
+                return ast.Aggregate(str(function), found, self._aggregate_body(body), span, first)
             case _:
                 return ast.Call("autoinc", (), span)
 
     def _parentheses(self, node: Any) -> ast.Expression:
-        """The expression in parentheses; ``(a, b)`` and ``()`` are none."""
+        """Return the expression in parentheses, or report ``()`` and, outside of FlowLog, ``(a, b)``."""
         parts = self._tuple(node)
         if len(parts) == 1:
             return parts[0]
-        return self._made_tuple(parts, self._span(node))
+        return self._build_tuple(parts, self._span(node))
 
-    def _made_tuple(self, parts: tuple[ast.Expression, ...], span: Span) -> ast.Expression:
+    def _build_tuple(self, parts: tuple[ast.Expression, ...], span: Span) -> ast.Expression:
         if parts and (self.is_flowlog or self.takes_tuples):
             return ast.Record(parts, span)
         hint = "a record is written [a, b]" if parts else None
@@ -432,7 +457,7 @@ class Builder:
         return parts[0] if parts else ast.Underscore(span)
 
     def _address(self, token: Token) -> int:
-        value = address(str(token))
+        value = parse_address(str(token))
         if value is None:
             self.diagnostics.error("syntax", f"{token} is no IPv4 address", self._span(token))
         return value or 0
@@ -446,8 +471,11 @@ class Builder:
         return text
 
 
-MOST_ERRORS = 20
-"""Statements with errors that are left out before a text is given up: each costs one more parse of it."""
+MAX_ERRORS = 20
+"""Maximum number of statements with syntax errors that are skipped.
+
+Each costs another parse of the text.
+"""
 BOUNDARY = re.compile(
     r'"(?:[^"\\]|\\(?:.|\n))*"|(?P<end>\.(?=\s|$|[^\w."]))|(?P<directive>\.(?:decl|type|number_type|symbol_type|input|output|printsize|'
     r"limitsize|comp|init|override|pragma|query|functor|lattice|extern|iterative)\b)|(?P<open>\{)|(?P<close>\})"
@@ -478,18 +506,21 @@ def _parser() -> Lark:
 
 
 def parse(source: Source, diagnostics: Diagnostics, *, takes_tuples: bool = False) -> ast.Module:
-    """The statements of the text that have no syntax error; ``takes_tuples``: ``(1, 2)`` is a value."""
+    """Parse the text and return the statements without syntax errors.
+
+    With ``takes_tuples``, ``(1, 2)`` is a value.
+    """
     text = source.text
-    for _ in range(MOST_ERRORS):
+    for _ in range(MAX_ERRORS):
         try:
             tree = _parser().parse(text)
         except UnexpectedInput as error:
-            if _is_at_end(error) and (place := _unclosed(text)) is not None:
+            if _is_at_end(error) and (place := _find_unclosed_bracket(text)) is not None:
                 message = f'"{text[place]}" is not closed'
                 diagnostics.error("syntax", message, source.span(place, place + 1))
                 return ast.Module(())
-            start, end = _note(error, text, source, diagnostics)
-            begin, finish = _statement(text, start, end)
+            start, end = _report_error(error, text, source, diagnostics)
+            begin, finish = _statement_bounds(text, start, end)
             text = text[:begin] + re.sub(r"[^\n]", " ", text[begin:finish]) + text[finish:]
         else:
             return Builder(source, diagnostics, takes_tuples=takes_tuples).program(tree)
@@ -504,8 +535,8 @@ def _is_at_end(error: UnexpectedInput) -> bool:
             return False
 
 
-def _unclosed(text: str) -> int | None:
-    """The place of the first bracket, of those around the end of the text."""
+def _find_unclosed_bracket(text: str) -> int | None:
+    """Return the position of the first bracket that is open at the end of the text."""
     places: list[int] = []
     for found in BRACKET.finditer(text):
         if found[0] in CLOSED_BY:
@@ -515,8 +546,10 @@ def _unclosed(text: str) -> int | None:
     return places[0] if places else None
 
 
-def _note(error: UnexpectedInput, text: str, source: Source, diagnostics: Diagnostics) -> tuple[int, int]:
-    """Notes the error; gives its place in the parser's text."""
+def _report_error(
+    error: UnexpectedInput, text: str, source: Source, diagnostics: Diagnostics
+) -> tuple[int, int]:
+    """Report the error, and return its bounds in the parser's text."""
     match error:
         case UnexpectedToken(token=Token(type="$END")) | UnexpectedEOF():
             start = max(0, len(text.rstrip()) - 1)
@@ -538,19 +571,21 @@ def _note(error: UnexpectedInput, text: str, source: Source, diagnostics: Diagno
                 message = "a string does not end"
         case _:
             raise error
-    unended = _goes_on(text, start)
-    if unended is not None:
-        diagnostics.error("syntax", "a string does not end in its line", source.span(unended, unended + 1))
-        return unended, unended + 1
-    hint = "this is SQL: db.query and db.sql take it" if SQL.match(text) else _expected(error)
+    string_start = _find_unended_string(text, start)
+    if string_start is not None:
+        diagnostics.error(
+            "syntax", "a string does not end in its line", source.span(string_start, string_start + 1)
+        )
+        return string_start, string_start + 1
+    hint = "this is SQL: db.query and db.sql take it" if SQL.match(text) else _expectation(error)
     if hint is None and start == len(text.rstrip()) - 1 and "_DOT" in (getattr(error, "accepts", None) or ()):
         hint = 'perhaps a "." is missing'
     diagnostics.error("syntax", message, source.span(start, end), hint=hint)
     return start, end
 
 
-def _goes_on(text: str, place: int) -> int | None:
-    """Where a string began that ends, lines later, in that of a fault, of which it may be the cause."""
+def _find_unended_string(text: str, place: int) -> int | None:
+    """Return the start of an earlier string that ends in the line of an error, which it may have caused."""
     line = text.rfind("\n", 0, place) + 1
     for found in LINES.finditer(text):
         if found.start() > place:
@@ -560,15 +595,15 @@ def _goes_on(text: str, place: int) -> int | None:
     return None
 
 
-def _expected(error: UnexpectedInput) -> str | None:
-    """A hint that names what may stand there, if that is few things."""
+def _expectation(error: UnexpectedInput) -> str | None:
+    """Return a hint that lists the possible tokens, if they are few."""
     names: Any = getattr(error, "accepts", None) or getattr(error, "expected", None)
     names = names or getattr(error, "allowed", None) or ()
     found = {_spelling(name) for name in names}
-    shown = sorted(found - {'";"'} if '":-"' in found else found)  # between heads only FlowLog has it
-    if not shown or len(shown) > 8:
+    alternatives = sorted(found - {'";"'} if '":-"' in found else found)  # only FlowLog separates heads by it
+    if not alternatives or len(alternatives) > 8:
         return None
-    return f"expected {' or '.join(shown)}"
+    return f"expected {' or '.join(alternatives)}"
 
 
 def _spelling(name: str) -> str:
@@ -594,8 +629,8 @@ def _spelling(name: str) -> str:
     return f'"{pattern.value}"'
 
 
-def _statement(text: str, start: int, end: int) -> tuple[int, int]:
-    """The stretch to blank: the statement around an error, of a component only what is wrong in it."""
+def _statement_bounds(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return the bounds of the text to blank: the statement of an error, within its component."""
     begin, depth = 0, 0
     for found in BOUNDARY.finditer(text):
         if found.lastgroup is None:
@@ -624,8 +659,11 @@ def _opens_component(text: str, brace: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
-    """The statement as it stands. It is gone once a text is parsed."""
+class DeltaDeclaration:
+    """A ``debug_delta`` declaration.
+
+    It exists only during parsing.
+    """
 
     name: ast.Name
     relation: ast.Name
@@ -633,28 +671,28 @@ class Delta:
     span: Span = field(compare=False, repr=False)
 
 
-def with_deltas(statements: Sequence[Any], diagnostics: Diagnostics) -> list[Any]:
-    """The statements of a text or component with declarations and rules in place of such."""
+def expand_deltas(statements: Sequence[Any], diagnostics: Diagnostics) -> list[Any]:
+    """Replace ``debug_delta`` declarations by declarations and rules."""
     declared = {
         name.text: one for one in statements if isinstance(one, ast.Declaration) for name in one.names
     }
-    made: list[Any] = []
-    for one in statements:
-        if not isinstance(one, Delta):
-            made.append(one)
-        elif one.relation.text in declared:
-            made += _written(one, declared[one.relation.text])
+    result: list[Any] = []
+    for statement in statements:
+        if not isinstance(statement, DeltaDeclaration):
+            result.append(statement)
+        elif statement.relation.text in declared:
+            result += _expand_delta(statement, declared[statement.relation.text])
         else:
             hint = "declare it beside its debug_delta"
-            message = f"relation {one.relation} is not defined"
-            diagnostics.error("undefined", message, one.relation.span, hint=hint)
-    return made
+            message = f"relation {statement.relation} is not defined"
+            diagnostics.error("undefined", message, statement.relation.span, hint=hint)
+    return result
 
 
-def _written(delta: Delta, of: ast.Declaration) -> Iterator[ast.Statement]:
+def _expand_delta(delta: DeltaDeclaration, declaration: ast.Declaration) -> Iterator[ast.Statement]:
     span = delta.span
     round_ = ast.Attribute(ast.Name("iteration", span), ast.TypeRef(ast.Name("unsigned", span)))
-    yield ast.Declaration((delta.name,), (*of.attributes, round_), delta.qualifiers, span)
-    names = tuple(ast.Variable(f"c{place}", span) for place in range(len(of.attributes)))
+    yield ast.Declaration((delta.name,), (*declaration.attributes, round_), delta.qualifiers, span)
+    names = tuple(ast.Variable(f"c{place}", span) for place in range(len(declaration.attributes)))
     head = ast.Atom(delta.name, (*names, ast.Call("$delta", (), span)), span)
     yield ast.Clause((head,), ast.Atom(delta.relation, names, span), None, span)

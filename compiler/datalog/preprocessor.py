@@ -1,12 +1,13 @@
 """The subset of the C preprocessor that Datalog programs use; it runs before parsing.
 
-It handles ``#include``, ``.include``, ``.once``, ``#define`` with and without arguments (and ``##``),
-``#undef``, ``#ifdef``, ``#ifndef``, ``#if``, ``#elif``, ``#else``, ``#endif``, ``#error``, ``#warning`` and
-``#pragma once``. It ignores ``#line`` and other pragmas. ``#if`` takes integers, names, ``defined`` and C's
-operators. ``__FILE__`` and ``__LINE__`` are as in C; ``RAM_DOMAIN_SIZE`` is the bits of a number.
+It handles ``#include``, ``.include``, ``.once``, ``#define`` with and without arguments (and
+``##``), ``#undef``, ``#ifdef``, ``#ifndef``, ``#if``, ``#elif``, ``#else``, ``#endif``,
+``#error``, ``#warning`` and ``#pragma once``. It ignores ``#line`` and other pragmas. ``#if``
+takes integers, names, ``defined`` and C's operators. ``__FILE__`` and ``__LINE__`` are as in C.
+``RAM_DOMAIN_SIZE`` is the number of bits of a number.
 
-The result is a :class:`Source` of pieces of files and macros, which maps positions back to where they came
-from.
+The result is a :class:`SourceProgram` of pieces of files and macros, which maps positions back to their
+origin.
 """
 
 import operator
@@ -26,8 +27,8 @@ from kpg.runtime.records import dataclass
 
 _CONDITION_TOKEN: Final = re.compile(r"\s*(\d+|\w+|\|\||&&|[=!<>]=|[-+*/%!<>()]|\S)")
 DEFINED: Final = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
-DIGITS: Final = 18
-"""Of the largest number that may be written."""
+MAX_DIGITS: Final = 18
+"""Maximum number of digits of a number."""
 
 
 def _quotient(left: int, right: int) -> int:
@@ -43,7 +44,7 @@ def _remainder(left: int, right: int) -> int:
     return left - right * _quotient(left, right)
 
 
-LEVELS: Final[tuple[dict[str, Callable[[int, int], int]], ...]] = (
+OPERATORS_BY_PRECEDENCE: Final[tuple[dict[str, Callable[[int, int], int]], ...]] = (
     {"||": lambda left, right: int(bool(left) or bool(right))},
     {"&&": lambda left, right: int(bool(left) and bool(right))},
     {"==": operator.eq, "!=": operator.ne},
@@ -51,53 +52,52 @@ LEVELS: Final[tuple[dict[str, Callable[[int, int], int]], ...]] = (
     {"+": operator.add, "-": operator.sub},
     {"*": operator.mul, "/": _quotient, "%": _remainder},
 )
-"""The binary operators, those that bind least first."""
+"""Binary operators by precedence, the lowest first."""
 
 
-def defined(text: str, names: Collection[str]) -> str:
-    """The text with 1 or 0 for each question whether a name is defined."""
+def expand_defined(text: str, names: Collection[str]) -> str:
+    """Replace each ``defined(NAME)`` by 1 or 0."""
     return DEFINED.sub(lambda found: str(int((found[1] or found[2]) in names)), text)
 
 
 def evaluate(text: str) -> int:
-    """The value of an expression whose macros are expanded; a name that is left is 0.
+    """Return the value of a condition with expanded macros.
 
-    ValueError if it is none.
+    Remaining names are 0.
+
+    Raises ValueError if the text is not an expression.
     """
     tokens = _CONDITION_TOKEN.findall(text)
-    value, rest = _binary(tokens, 0, 0)
+    value, rest = _evaluate_binary(tokens, 0, 0)
     if rest != len(tokens):
         raise ValueError(tokens[rest])
     return value
 
 
-def _binary(tokens: list[str], place: int, level: int, live: bool = True) -> tuple[int, int]:
-    """The value from a place on, and the place behind it.
-
-    An operand that ``&&`` or ``||`` skips is parsed but not evaluated: ``live`` is false, its value is 0.
-    """
-    if level == len(LEVELS):
-        return _unary(tokens, place, live)
-    value, place = _binary(tokens, place, level + 1, live)
-    while place < len(tokens) and tokens[place] in LEVELS[level]:
+def _evaluate_binary(tokens: list[str], place: int, level: int, live: bool = True) -> tuple[int, int]:
+    """Return the value of the operation at a position, and the position behind it."""
+    if level == len(OPERATORS_BY_PRECEDENCE):
+        return _evaluate_unary(tokens, place, live)
+    value, place = _evaluate_binary(tokens, place, level + 1, live)
+    while place < len(tokens) and tokens[place] in OPERATORS_BY_PRECEDENCE[level]:
         sign = tokens[place]
         decided = (sign == "&&" and not value) or (sign == "||" and bool(value))
-        right, place = _binary(tokens, place + 1, level + 1, live and not decided)
-        value = int(LEVELS[level][sign](value, right)) if live else 0
+        right, place = _evaluate_binary(tokens, place + 1, level + 1, live and not decided)
+        value = int(OPERATORS_BY_PRECEDENCE[level][sign](value, right)) if live else 0
     return value, place
 
 
-def _unary(tokens: list[str], place: int, live: bool) -> tuple[int, int]:
+def _evaluate_unary(tokens: list[str], place: int, live: bool) -> tuple[int, int]:
     token = tokens[place] if place < len(tokens) else ""
     if token in ("!", "-", "+"):
-        value, place = _unary(tokens, place + 1, live)
+        value, place = _evaluate_unary(tokens, place + 1, live)
         return {"!": int(not value), "-": -value, "+": value}[token], place
     if token == "(":
-        value, place = _binary(tokens, place + 1, 0, live)
+        value, place = _evaluate_binary(tokens, place + 1, 0, live)
         if place == len(tokens) or tokens[place] != ")":
             raise ValueError("a parenthesis is missing")
         return value, place + 1
-    if token.isdecimal() and len(token) <= DIGITS:
+    if token.isdecimal() and len(token) <= MAX_DIGITS:
         return int(token), place + 1
     if token.isidentifier():
         return 0, place + 1
@@ -106,23 +106,32 @@ def _unary(tokens: list[str], place: int, live: bool) -> tuple[int, int]:
 
 _MACRO_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[A-Za-z_]\w*|[^"A-Za-z_]+|"')
 DEFINITION = re.compile(r"([A-Za-z_]\w*)(\(([^)]*)\))?\s*(.*)", re.DOTALL)
-MOST_CHARACTERS = 20_000_000
-"""The longest text that includes and macros may make."""
-LONGEST_EXPANSION = 100_000
-"""Characters that a macro may stand for: its length doubles with each level of macros in each other."""
+MAX_CHARACTERS = 20_000_000
+"""Maximum length of the text after includes and macros."""
+MAX_EXPANSION = 100_000
+"""Maximum characters of a macro's expansion.
+
+Its length may double with each level of nested macros.
+"""
 
 
-AS_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"|(?<!#)#[ \t]*([A-Za-z_]\w*)')
-"""``#name`` in a macro: its argument in quotes; strings are gone over."""
+STRINGIFICATION = re.compile(r'"(?:[^"\\\n]|\\.)*"|(?<!#)#[ \t]*([A-Za-z_]\w*)')
+"""Matches ``#name`` in a macro, which becomes the quoted argument.
+
+It also matches strings, to skip them.
+"""
 
 
-class TooLong(Exception):
-    """A macro stands for more text than is allowed."""
+class ExpansionTooLong(Exception):
+    """An expansion is longer than ``MAX_EXPANSION``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """A macro; ``parameters`` is None for one that takes no arguments."""
+    """A macro.
+
+    ``parameters`` is None if it takes no arguments.
+    """
 
     name: str
     parameters: tuple[str, ...] | None
@@ -130,7 +139,10 @@ class Macro:
 
 
 def parse_macro(content: str) -> Macro | None:
-    """What follows ``#define``; None if it begins with no name."""
+    """Parse the text after ``#define``.
+
+    Return None if it does not begin with a name.
+    """
     found = DEFINITION.fullmatch(content)
     if found is None:
         return None
@@ -140,13 +152,13 @@ def parse_macro(content: str) -> Macro | None:
     return Macro(found[1], parameters, found[4].strip())
 
 
-def mentions(line: str, macros: Mapping[str, Macro]) -> bool:
-    """Whether a name of a macro occurs in the line."""
+def mentions_macro(line: str, macros: Mapping[str, Macro]) -> bool:
+    """Return whether the name of a macro occurs in the line."""
     return any(name in line for name in macros)
 
 
 def expand(line: str, macros: Mapping[str, Macro]) -> Iterator[tuple[str, int, int]]:
-    """The line in parts, each with the stretch of the line that it comes from."""
+    """Yield the expanded line in parts, with the bounds of each part's origin in the line."""
     tokens = [(found[0], found.start(), found.end()) for found in _MACRO_TOKEN.finditer(line)]
     position = 0
     while position < len(tokens):
@@ -158,81 +170,83 @@ def expand(line: str, macros: Mapping[str, Macro]) -> Iterator[tuple[str, int, i
             continue
         arguments: tuple[str, ...] = ()
         if macro.parameters is not None:
-            called = _arguments(line, end)
-            if called is None:
+            arguments_and_end = _parse_arguments(line, end)
+            if arguments_and_end is None:
                 yield text, start, end
                 continue
-            arguments, end = called
+            arguments, end = arguments_and_end
             while position < len(tokens) and tokens[position][2] <= end:
                 position += 1
-        yield _expansion(macro, arguments, macros, frozenset()), start, end
+        yield _expand_macro(macro, arguments, macros, frozenset()), start, end
         if position < len(tokens) and tokens[position][1] < end:
             yield line[end : tokens[position][2]], end, tokens[position][2]
             position += 1
 
 
-def goes_on(text: str, macros: Mapping[str, Macro]) -> bool:
-    """Whether the arguments of a macro in the text do not end in it."""
+def has_open_call(text: str, macros: Mapping[str, Macro]) -> bool:
+    """Return whether the arguments of a macro call in the text do not end in it."""
     return any(
         macros[found[0]].parameters is not None
         and text[found.end() :].lstrip().startswith("(")
-        and _arguments(text, found.end()) is None
+        and _parse_arguments(text, found.end()) is None
         for found in _MACRO_TOKEN.finditer(text)
         if found[0] in macros
     )
 
 
-def _expansion(
-    macro: Macro, arguments: tuple[str, ...], macros: Mapping[str, Macro], hidden: frozenset[str]
+def _expand_macro(
+    macro: Macro, arguments: tuple[str, ...], macros: Mapping[str, Macro], excluded: frozenset[str]
 ) -> str:
-    hidden = hidden | {macro.name}
+    excluded = excluded | {macro.name}
     values = dict(zip(macro.parameters or (), arguments, strict=False))
-    body = AS_STRING.sub(lambda one: _string(one, values), macro.body)
+    body = STRINGIFICATION.sub(lambda one: _stringify(one, values), macro.body)
     body = "".join(values.get(token, token) for token in _MACRO_TOKEN.findall(body))
     body = re.sub(r"\s*##\s*", "", body)
-    visible = {name: other for name, other in macros.items() if name not in hidden}
-    if not mentions(body, visible):
+    visible = {name: other for name, other in macros.items() if name not in excluded}
+    if not mentions_macro(body, visible):
         return body
     parts: list[str] = []
     size = 0
-    for text, _, _ in _expand_hidden(body, macros, hidden):
+    for text, _, _ in _expand_nested(body, macros, excluded):
         size += len(text) + 1
-        if size > LONGEST_EXPANSION:
-            raise TooLong(f"macro {macro.name} stands for more than {LONGEST_EXPANSION} characters")
+        if size > MAX_EXPANSION:
+            raise ExpansionTooLong(f"macro {macro.name} stands for more than {MAX_EXPANSION} characters")
         parts.append(text)
     return "".join(parts)
 
 
-def _string(found: re.Match[str], values: Mapping[str, str]) -> str:
-    if found[1] is None or found[1] not in values:
-        return found[0]
-    text = values[found[1]].replace("\\", "\\\\").replace('"', '\\"')
+def _stringify(match_: re.Match[str], values: Mapping[str, str]) -> str:
+    if match_[1] is None or match_[1] not in values:
+        return match_[0]
+    text = values[match_[1]].replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text}"'
 
 
-def _expand_hidden(
-    text: str, macros: Mapping[str, Macro], hidden: frozenset[str]
+def _expand_nested(
+    text: str, macros: Mapping[str, Macro], excluded: frozenset[str]
 ) -> Iterator[tuple[str, int, int]]:
     tokens = [(found[0], found.start(), found.end()) for found in _MACRO_TOKEN.finditer(text)]
-    past = 0
+    consumed = 0
     for token, start, end in tokens:
-        if start < past:
-            if end > past:
-                yield text[past:end], past, end
-                past = end
+        if start < consumed:
+            if end > consumed:
+                yield text[consumed:end], consumed, end
+                consumed = end
             continue
-        macro = None if token in hidden else macros.get(token)
-        called = _arguments(text, end) if macro is not None and macro.parameters is not None else ((), end)
-        if macro is None or called is None:
+        macro = None if token in excluded else macros.get(token)
+        arguments_and_end = (
+            _parse_arguments(text, end) if macro is not None and macro.parameters is not None else ((), end)
+        )
+        if macro is None or arguments_and_end is None:
             yield token, start, end
-            past = end
+            consumed = end
         else:
-            arguments, past = called
-            yield _expansion(macro, arguments, macros, hidden), start, past
+            arguments, consumed = arguments_and_end
+            yield _expand_macro(macro, arguments, macros, excluded), start, consumed
 
 
-def _arguments(text: str, start: int) -> tuple[tuple[str, ...], int] | None:
-    """The arguments in parentheses from ``start`` on, and where they end; None if there are none."""
+def _parse_arguments(text: str, start: int) -> tuple[tuple[str, ...], int] | None:
+    """Return the arguments in parentheses that begin at ``start``, and their end, or None."""
     opening = re.compile(r"\s*\(").match(text, start)
     if opening is None:
         return None
@@ -253,26 +267,33 @@ def _arguments(text: str, start: int) -> tuple[tuple[str, ...], int] | None:
 
 
 BYTE_ORDER_MARK = "\ufeff"
-SKIPPED = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|/\*', re.DOTALL)
-"""Strings and comments; a comment that does not end last."""
+STRING_OR_COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|/\*', re.DOTALL)
+"""Matches strings and comments.
+
+An unclosed comment is the last alternative.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A text that the user wrote; ``name`` is empty if it is in no file."""
+    """A text of the user.
+
+    ``name`` is empty if it is not in a file.
+    """
 
     name: str
     text: str
 
     def span(self, start: int, end: int) -> Span:
-        """The stretch of it."""
+        """Return the span of a part of the text."""
         return Span(self.text, start, end, self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """From ``at`` on, the parser's text is ``file``'s from ``start`` on; of a macro, all is at
-    ``start..end``.
+    """A piece of the parser's text from offset ``at`` on, and its origin in ``file`` from ``start`` on.
+
+    All text of a macro has the origin ``start..end``.
     """
 
     at: int
@@ -281,8 +302,8 @@ class Piece:
     end: int
     is_macro: bool = False
 
-    def place(self, offset: int, *, is_end: bool) -> int:
-        """Where an offset in the parser's text lies in the file."""
+    def origin(self, offset: int, *, is_end: bool) -> int:
+        """Return the position in the file for an offset in the parser's text."""
         if self.is_macro:
             return self.end if is_end else self.start
         return min(self.start + offset - self.at, self.end)
@@ -290,15 +311,19 @@ class Piece:
 
 @dataclass(slots=True)
 class Source:
-    """The text that the parser reads; its comments are blanks."""
+    """The text that the parser reads.
+
+    Comments are blanked.
+    """
 
     text: str
     pieces: list[Piece]
     _starts: list[int] = field(default_factory=list)
 
     def span(self, start: int, end: int) -> Span:
-        """The user's text for a stretch of this one; of one that goes over files, the part in its first
-        file.
+        """Return the span in the user's text.
+
+        A span over several files is cut to its first file.
         """
         if len(self.pieces) == 1:
             return self.pieces[0].file.span(start, end)
@@ -306,104 +331,116 @@ class Source:
             self._starts = [piece.at for piece in self.pieces]
         first = self.pieces[max(0, bisect_right(self._starts, start) - 1)]
         last = self.pieces[max(0, bisect_right(self._starts, max(start, end - 1)) - 1)]
-        begin = first.place(start, is_end=False)
-        finish = (last if last.file is first.file else first).place(end, is_end=True)
+        begin = first.origin(start, is_end=False)
+        finish = (last if last.file is first.file else first).origin(end, is_end=True)
         return first.file.span(begin, max(begin, finish))
 
 
-NO_COMMENT = re.compile(r"[ \t]*#[ \t]*(?:include|define|undef|if|elif|else|endif|error|warning|line|pragma)")
-"""Begins a line that is the preprocessor's."""
-MARKED = re.compile(r'\br(#+)".*?"\1|"(?:[^"\\\n]|\\.)*"|#')
-"""Strings, raw ones with marks around them too, and what begins a comment."""
+DIRECTIVE_LINE = re.compile(
+    r"[ \t]*#[ \t]*(?:include|define|undef|if|elif|else|endif|error|warning|line|pragma)"
+)
+"""Matches the begin of a preprocessor line."""
+STRING_OR_HASH = re.compile(r'\br(#+)".*?"\1|"(?:[^"\\\n]|\\.)*"|#')
+"""Matches strings, raw strings, and the begin of a hash comment."""
 
 
 def blank_hash_comments(text: str) -> str:
-    """The text with blanks for FlowLog's comments, from ``#`` to the end of a line."""
+    """Blank FlowLog's comments, from ``#`` to the end of a line."""
     return "".join(
-        line if NO_COMMENT.match(line) else _without_comment(line) for line in text.splitlines(keepends=True)
+        line if DIRECTIVE_LINE.match(line) else _blank_comment(line)
+        for line in text.splitlines(keepends=True)
     )
 
 
-def _without_comment(line: str) -> str:
-    start = next((found.start() for found in MARKED.finditer(line) if found[0] == "#"), None)
+def _blank_comment(line: str) -> str:
+    start = next((found.start() for found in STRING_OR_HASH.finditer(line) if found[0] == "#"), None)
     return line if start is None else line[:start] + re.sub(r"[^\n]", " ", line[start:])
 
 
 def blank_comments(text: str) -> tuple[str, int | None]:
-    """The text with blanks for comments and a byte order mark, every other character where it was; the start
-    of a comment that does not end.
-    """
-    unclosed: int | None = None
+    """Blank comments and a byte order mark, and return the start of an unclosed comment.
 
-    def blank(found: re.Match[str]) -> str:
-        nonlocal unclosed
-        if found[0].startswith('"'):
-            return found[0]
-        if found[0] == "/*":
-            unclosed = found.start() if unclosed is None else unclosed
-        return re.sub(r"[^\n]", " ", found[0])
+    All other characters keep their position.
+    """
+    unclosed_start: int | None = None
+
+    def blank(match_: re.Match[str]) -> str:
+        nonlocal unclosed_start
+        if match_[0].startswith('"'):
+            return match_[0]
+        if match_[0] == "/*":
+            unclosed_start = match_.start() if unclosed_start is None else unclosed_start
+        return re.sub(r"[^\n]", " ", match_[0])
 
     if text.startswith(BYTE_ORDER_MARK):
         text = " " + text[1:]
-    text = SKIPPED.sub(blank, text)
-    if unclosed is not None:
-        text = text[:unclosed] + re.sub(r"[^\n]", " ", text[unclosed:])
-    return blank_hash_comments(text) if "#" in text and is_flowlog(text) else text, unclosed
+    text = STRING_OR_COMMENT.sub(blank, text)
+    if unclosed_start is not None:
+        text = text[:unclosed_start] + re.sub(r"[^\n]", " ", text[unclosed_start:])
+    return blank_hash_comments(text) if "#" in text and is_flowlog(text) else text, unclosed_start
 
 
 DIRECTIVE = re.compile(r"\s*#\s*(\w*)[ \t]*(.*)", re.DOTALL)
 INCLUDE = re.compile(r'\s*\.include\s+(".*)', re.DOTALL)
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
 CONTINUED = re.compile(r"\\\r?\n")
-DEEPEST = 50
-"""Files that include each other: one that includes itself has no end."""
-ANYTHING = re.compile(r"^\s*(#|\.include\b|\.once\b)|\b(__(FILE|LINE)__|RAM_DOMAIN_SIZE)\b", re.MULTILINE)
+MAX_INCLUDE_DEPTH = 50
+"""Maximum depth of nested includes."""
+NEEDS_PREPROCESSING = re.compile(
+    r"^\s*(#|\.include\b|\.once\b)|\b(__(FILE|LINE)__|RAM_DOMAIN_SIZE)\b", re.MULTILINE
+)
 SMALL_NUMBERS = re.compile(r'\.pragma\s+"number-size"\s+"32"')
-MOST_LINES = 1000
-"""That the arguments of one macro may go over."""
+MAX_ARGUMENT_LINES = 1000
+"""Maximum number of lines over which a macro's arguments may extend."""
 
 Read = Callable[[str], str]
-"""The text of a file by its path; OSError or UnicodeDecodeError if it cannot be had."""
+"""Returns the text of a file by its path.
+
+Raises OSError or UnicodeDecodeError if it cannot be read.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the caller gives besides the text: folders to look for files in, and macros."""
+    """Options of the preprocessor: folders for includes, and macros."""
 
     folders: tuple[str, ...] = ()
     macros: tuple[tuple[str, str], ...] = ()
 
 
 def preprocess(file: File, read: Read, diagnostics: Diagnostics, setting: Setting | None = None) -> Source:
-    """The text for the parser; faults are noted, and what they are about is left out."""
+    """Return the text for the parser.
+
+    Faulty directives are reported and left out.
+    """
     text, unclosed = blank_comments(file.text)
     if unclosed is not None:
-        _unclosed(file, unclosed, diagnostics)
+        _report_unclosed(file, unclosed, diagnostics)
     setting = setting or Setting()
-    if not ANYTHING.search(text) and not setting.macros:
+    if not NEEDS_PREPROCESSING.search(text) and not setting.macros:
         return Source(text, [Piece(0, file, 0, len(text))])
     state = _Preprocessor(read, diagnostics, setting.folders)
     bits = "32" if SMALL_NUMBERS.search(text) else "64"
     macros = (("RAM_DOMAIN_SIZE", bits), *setting.macros)
     state.macros = {name: Macro(name, None, body) for name, body in macros}
-    state.file(file, 0)
+    state.add_file(file, 0)
     if not state.pieces:
         state.pieces.append(Piece(0, file, 0, len(file.text)))
     return Source("".join(state.output), state.pieces)
 
 
-def _unclosed(file: File, start: int, diagnostics: Diagnostics) -> None:
+def _report_unclosed(file: File, start: int, diagnostics: Diagnostics) -> None:
     diagnostics.error(
         "syntax", "a comment does not end", file.span(start, start + 2), hint="comments end with */"
     )
 
 
 @dataclass(slots=True)
-class _Branch:
-    """An open conditional: whether its text counts now, whether one of its branches did, where it began."""
+class _Conditional:
+    """An open conditional: whether its text is active, whether a branch was taken, and where it began."""
 
-    active: bool
-    taken: bool
+    is_active: bool
+    was_taken: bool
     span: Span
 
 
@@ -416,47 +453,47 @@ class _Preprocessor:
     pieces: list[Piece] = field(default_factory=list)
     size: int = 0
     macros: dict[str, Macro] = field(default_factory=dict)
-    once: set[str] = field(default_factory=set)
-    full: bool = False
+    once_paths: set[str] = field(default_factory=set)
+    is_full: bool = False
 
-    def file(self, file: File, depth: int) -> None:
+    def add_file(self, file: File, depth: int) -> None:
         text, unclosed = blank_comments(file.text)
         if unclosed is not None and depth:
-            _unclosed(file, unclosed, self.diagnostics)
-        branches: list[_Branch] = []
+            _report_unclosed(file, unclosed, self.diagnostics)
+        branches: list[_Conditional] = []
         offset = 0
         lines = iter(_logical_lines(text))
         for line in lines:
-            if _active(branches) and not line.lstrip().startswith("#"):
-                line = self._whole(line, lines)
+            if _is_active(branches) and not line.lstrip().startswith("#"):
+                line = self._join_argument_lines(line, lines)
             start, offset = offset, offset + len(line)
-            self._line(file, line, start, depth, branches)
+            self._add_line(file, line, start, depth, branches)
         for branch in branches:
             self.diagnostics.error("directive", "#endif is missing", branch.span)
         self._emit("\n", Piece(0, file, max(0, len(text) - 1), len(text), is_macro=True))
 
-    def _line(self, file: File, line: str, start: int, depth: int, branches: list[_Branch]) -> None:
+    def _add_line(self, file: File, line: str, start: int, depth: int, branches: list[_Conditional]) -> None:
         span = file.span(start + len(line) - len(line.lstrip()), start + len(line.rstrip()))
         found = DIRECTIVE.match(line)
         if found is not None:
             content = CONTINUED.sub("  ", found[2]).strip()
-            if not self._conditional(found[1], content, span, branches) and _active(branches):
-                self._directive(found[1], content, span, file, depth)
-        elif not _active(branches):
+            if not self._handle_conditional(found[1], content, span, branches) and _is_active(branches):
+                self._handle_directive(found[1], content, span, file, depth)
+        elif not _is_active(branches):
             return
         elif line.strip() == ".once":
-            self._once(file)
+            self._mark_once(file)
         elif (included := INCLUDE.match(line)) is not None:
             self._include(included[1].strip(), span, file, depth)
         else:
-            self._text(file, line, start)
+            self._add_text(file, line, start)
 
-    def _whole(self, line: str, lines: Iterator[str]) -> str:
-        """The line with those after it that the arguments of its macros go on in."""
-        if not mentions(line, self.macros):
+    def _join_argument_lines(self, line: str, lines: Iterator[str]) -> str:
+        """Return the line, joined with the lines over which its macro arguments extend."""
+        if not mentions_macro(line, self.macros):
             return line
-        for _ in range(MOST_LINES):
-            if not goes_on(line, self.macros):
+        for _ in range(MAX_ARGUMENT_LINES):
+            if not has_open_call(line, self.macros):
                 break
             more = next(lines, "")
             line += more
@@ -464,8 +501,8 @@ class _Preprocessor:
                 break
         return line
 
-    def _known(self, file: File, line: str, start: int) -> dict[str, Macro]:
-        """The macros in a line, those of its place among them."""
+    def _macros_at(self, file: File, line: str, start: int) -> dict[str, Macro]:
+        """Return the macros for a line, with ``__FILE__`` and ``__LINE__``."""
         known = dict(self.macros)
         if "__FILE__" in line:
             known["__FILE__"] = Macro("__FILE__", None, quote(file.name))
@@ -473,40 +510,42 @@ class _Preprocessor:
             known["__LINE__"] = Macro("__LINE__", None, str(file.span(start, start).line))
         return known
 
-    def _text(self, file: File, line: str, start: int) -> None:
-        macros = self._known(file, line, start)
-        if not mentions(line, macros):
+    def _add_text(self, file: File, line: str, start: int) -> None:
+        macros = self._macros_at(file, line, start)
+        if not mentions_macro(line, macros):
             self._emit(line, Piece(0, file, start, start + len(line)))
             return
         try:
             for text, begin, end in expand(line, macros):
                 exact = text == line[begin:end]
                 self._emit(text, Piece(0, file, start + begin, start + end, is_macro=not exact))
-        except TooLong as error:
+        except ExpansionTooLong as error:
             self.diagnostics.error("directive", str(error), file.span(start, start + len(line.rstrip())))
 
     def _emit(self, text: str, piece: Piece) -> None:
-        if not text or self.full:
+        if not text or self.is_full:
             return
-        if self.size + len(text) > MOST_CHARACTERS:
-            self.full = True
+        if self.size + len(text) > MAX_CHARACTERS:
+            self.is_full = True
             span = piece.file.span(piece.start, piece.end)
-            self.diagnostics.error("directive", f"more than {MOST_CHARACTERS} characters of text", span)
+            self.diagnostics.error("directive", f"more than {MAX_CHARACTERS} characters of text", span)
             return
         self.pieces.append(Piece(self.size, piece.file, piece.start, piece.end, piece.is_macro))
         self.output.append(text)
         self.size += len(text)
 
-    def _conditional(self, name: str, content: str, span: Span, branches: list[_Branch]) -> bool:
+    def _handle_conditional(self, name: str, content: str, span: Span, branches: list[_Conditional]) -> bool:
         match name:
             case "ifdef" | "ifndef" | "if":
-                outer = _active(branches)
-                holds = outer and self._condition(name, content, span)
-                branches.append(_Branch(holds, holds or not outer, span))
+                outer = _is_active(branches)
+                holds = outer and self._evaluate_condition(name, content, span)
+                branches.append(_Conditional(holds, holds or not outer, span))
             case "elif" | "else" if branches:
                 branch = branches[-1]
-                branch.active = not branch.taken and (name == "else" or self._condition("if", content, span))
-                branch.taken = branch.taken or branch.active
+                branch.is_active = not branch.was_taken and (
+                    name == "else" or self._evaluate_condition("if", content, span)
+                )
+                branch.was_taken = branch.was_taken or branch.is_active
             case "endif" if branches:
                 branches.pop()
             case "elif" | "else" | "endif":
@@ -515,19 +554,19 @@ class _Preprocessor:
                 return False
         return True
 
-    def _condition(self, name: str, content: str, span: Span) -> bool:
+    def _evaluate_condition(self, name: str, content: str, span: Span) -> bool:
         if name != "if":
             return (content in self.macros) == (name == "ifdef")
         try:
-            known = defined(content, self.macros)
+            known = expand_defined(content, self.macros)
             return evaluate("".join(text for text, _, _ in expand(known, self.macros))) != 0
-        except (ValueError, TooLong):
+        except (ValueError, ExpansionTooLong):
             hint = "#if takes numbers, names, defined(NAME) and the operators of C"
             message = f"#if {content} is not supported" if content else "#if without a condition"
             self.diagnostics.error("directive", message, span, hint=hint)
             return False
 
-    def _directive(self, name: str, content: str, span: Span, file: File, depth: int) -> None:
+    def _handle_directive(self, name: str, content: str, span: Span, file: File, depth: int) -> None:
         match name:
             case "include":
                 self._include(content, span, file, depth)
@@ -544,42 +583,45 @@ class _Preprocessor:
             case "warning":
                 self.diagnostics.warning("directive", content or "#warning", span)
             case "pragma" if content == "once":
-                self._once(file)
+                self._mark_once(file)
             case "" | "line" | "pragma":
                 return
             case _ if name.isdecimal():
-                return  # Where a preprocessor that ran before says a line came from.
+                return  # A line marker of another preprocessor.
             case _:
                 hint = "known: include define undef ifdef ifndef if elif else endif error warning"
                 self.diagnostics.error("directive", f"#{name} is not supported", span, hint=hint)
 
-    def _once(self, file: File) -> None:
-        self.once.add(os.path.realpath(file.name))
+    def _mark_once(self, file: File) -> None:
+        self.once_paths.add(os.path.realpath(file.name))
 
-    def _is_done(self, path: str) -> bool:
-        """Whether the file, by whatever path, is not to be read again."""
-        return bool(self.once) and os.path.realpath(path) in self.once
+    def _is_skipped(self, path: str) -> bool:
+        """Return whether the file, by any path, must not be read again."""
+        return bool(self.once_paths) and os.path.realpath(path) in self.once_paths
 
     def _include(self, content: str, span: Span, file: File, depth: int) -> None:
         found = re.fullmatch(r'"([^"]+)"|<([^>]+)>', content)
         if found is None:
             self.diagnostics.error("include", "include needs a file name in quotes", span)
             return
-        if depth >= DEEPEST:
-            self.diagnostics.error("include", f"files include each other {DEEPEST} deep", span)
+        if depth >= MAX_INCLUDE_DEPTH:
+            self.diagnostics.error("include", f"files include each other {MAX_INCLUDE_DEPTH} deep", span)
             return
         name = found[1] or found[2]
         folders = (PurePath(file.name).parent, *map(PurePath, self.folders))
-        path, text = self._found([str(folder / name) for folder in folders], span)
-        if text is not None and not self._is_done(path):
-            self.file(File(path, text), depth + 1)
+        path, text = self._read_first([str(folder / name) for folder in folders], span)
+        if text is not None and not self._is_skipped(path):
+            self.add_file(File(path, text), depth + 1)
 
-    def _found(self, paths: list[str], span: Span) -> tuple[str, str | None]:
-        """The first of the files that can be read, and its text; noted if none can."""
+    def _read_first(self, paths: list[str], span: Span) -> tuple[str, str | None]:
+        """Return the first file that can be read, and its text.
+
+        Report if there is none.
+        """
         first: tuple[str, str] | None = None
         for path in paths:
             try:
-                return path, "" if self._is_done(path) else self.read(path)
+                return path, "" if self._is_skipped(path) else self.read(path)
             except (OSError, UnicodeDecodeError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 first = first or (path, reason.lower())
@@ -588,12 +630,15 @@ class _Preprocessor:
         return first[0], None
 
 
-def _active(branches: list[_Branch]) -> bool:
-    return not branches or all(branch.active for branch in branches)
+def _is_active(branches: list[_Conditional]) -> bool:
+    return not branches or all(branch.is_active for branch in branches)
 
 
 def _logical_lines(text: str) -> list[str]:
-    """The lines with their ends; a directive goes on after a backslash at its line's end."""
+    """Return the lines with their ends.
+
+    A backslash at the end of a directive's line continues it.
+    """
     lines: list[str] = []
     for line in LINE.findall(text):
         previous = lines[-1] if lines else ""

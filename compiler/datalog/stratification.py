@@ -30,7 +30,7 @@ from kpg.compiler.rules.core import (
     Relation,
     Rule,
     Variable,
-    in_recursion,
+    is_monotone,
     literal_variables,
 )
 from kpg.compiler.rules.strata import Dependency, dependencies, strata, strongly_connected, successors
@@ -42,10 +42,10 @@ from kpg.runtime.types import word_to_float
 USES = {"negation": "negates", "aggregation": "aggregates over"}
 
 
-def check_stratified(
+def check_stratification(
     relations: Mapping[str, Relation], rules: Sequence[Rule], diagnostics: Diagnostics
 ) -> None:
-    """Notes each way in which a relation depends on its own negation or aggregation."""
+    """Report relations that depend on themselves through negation or aggregation."""
     edges = dependencies(rules)
     component_of = {
         name: position
@@ -55,7 +55,7 @@ def check_stratified(
     by_rounds = {
         component_of[name]
         for name, relation in relations.items()
-        if isinstance(relation.selection, Limit) and relation.selection.together
+        if isinstance(relation.selection, Limit) and relation.selection.lockstep_relations
     }
     inner = [
         edge
@@ -69,18 +69,20 @@ def check_stratified(
         if edge.use and component not in reported:
             reported.add(component)
             members = sorted(name for name, at in component_of.items() if at == component)
-            _report(edge, members, inner, diagnostics)
+            _report_cycle(edge, members, inner, diagnostics)
     for name in dict.fromkeys(edge.head for edge in inner if edge.head in relations):
         for function in relations[name].aggregates:
-            if function is not None and not in_recursion(function):
-                _refuse(name, function, relations[name], inner, diagnostics)
+            if function is not None and not is_monotone(function):
+                _report_aggregate(name, function, relations[name], inner, diagnostics)
 
 
-def _report(edge: Dependency, members: list[str], inner: list[Dependency], diagnostics: Diagnostics) -> None:
-    path = _path(edge.body, edge.head, inner)
-    shown = ", ".join(members)
+def _report_cycle(
+    edge: Dependency, members: list[str], inner: list[Dependency], diagnostics: Diagnostics
+) -> None:
+    path = _shortest_path(edge.body, edge.head, inner)
+    members_text = ", ".join(members)
     what = "negation" if edge.use == "negation" else "aggregation"
-    message = f"unable to stratify relations {{{shown}}}: {edge.head} {USES[edge.use]} {edge.body}"
+    message = f"unable to stratify relations {{{members_text}}}: {edge.head} {USES[edge.use]} {edge.body}"
     if edge.head != edge.body:
         message += f", which depends on {edge.head}"
     notes = tuple((f"{step.head} needs {step.body} here:", step.span) for step in path)
@@ -88,29 +90,29 @@ def _report(edge: Dependency, members: list[str], inner: list[Dependency], diagn
     diagnostics.error("stratification", f"{message} (cyclic {what})", edge.span, hint=hint, notes=notes)
 
 
-def _path(start: str, end: str, edges: list[Dependency]) -> list[Dependency]:
-    """The shortest way from ``start`` to what it depends on, ``end``; none if they are the same."""
-    came: dict[str, Dependency] = {}
+def _shortest_path(start: str, end: str, edges: list[Dependency]) -> list[Dependency]:
+    """Return the shortest dependency path from ``start`` to ``end``, empty if they are the same."""
+    predecessors: dict[str, Dependency] = {}
     todo = [start]
     for name in todo:
         if name == end:
             break
         for edge in edges:
-            if edge.head == name and edge.body not in came and edge.body != start:
-                came[edge.body] = edge
+            if edge.head == name and edge.body not in predecessors and edge.body != start:
+                predecessors[edge.body] = edge
                 todo.append(edge.body)
     path: list[Dependency] = []
-    while end in came and end != start:
-        path.append(came[end])
-        end = came[end].head
+    while end in predecessors and end != start:
+        path.append(predecessors[end])
+        end = predecessors[end].head
     return path[::-1]
 
 
-def _refuse(
+def _report_aggregate(
     name: str, function: str, relation: Relation, inner: list[Dependency], diagnostics: Diagnostics
 ) -> None:
     edge = next(edge for edge in inner if edge.head == name)
-    path = _path(edge.body, name, inner)
+    path = _shortest_path(edge.body, name, inner)
     message = f"{function} in recursion: {name} depends on itself"
     hint = "only min and max can be used in recursion"
     notes = tuple((f"{step.head} needs {step.body} here:", step.span) for step in (edge, *path))
@@ -118,7 +120,7 @@ def _refuse(
 
 
 class Movement(enum.Enum):
-    """How a value changes as the aggregates that it comes from get better."""
+    """Change of a value as the aggregates from which it is computed improve."""
 
     DOWN = "gets smaller"
     UP = "gets larger"
@@ -126,9 +128,9 @@ class Movement(enum.Enum):
 
 
 OPPOSITE = {Movement.DOWN: Movement.UP, Movement.UP: Movement.DOWN, Movement.UNKNOWN: Movement.UNKNOWN}
-WANTED = {functions.Trend.DOWN: Movement.DOWN, functions.Trend.UP: Movement.UP}
+AGGREGATE_TREND = {functions.Trend.DOWN: Movement.DOWN, functions.Trend.UP: Movement.UP}
 BETTER = {Movement.DOWN: "smaller", Movement.UP: "larger"}
-RISING = frozenset(
+NON_DECREASING = frozenset(
     {"add", "least", "greatest", "cast", "trunc", "floor", "ceil", "round", "$unsigned", "$single"}
     | {
         "$wrap_number",
@@ -136,21 +138,21 @@ RISING = frozenset(
         *(f"$wrap_{sign}int{bits}" for sign in ("", "u") for bits in (8, 16)),
     }
 )
-"""Functions that are not decreasing in any of their arguments."""
-ORDERED = {"lt": False, "le": False, "gt": True, "ge": True}
-"""Comparisons by order; whether more of them hold as the left side gets larger."""
+"""Functions that do not decrease in any argument."""
+ORDER_COMPARISONS = {"lt": False, "le": False, "gt": True, "ge": True}
+"""Order comparisons, and whether a larger left side satisfies more of them."""
 
 Column = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """What is known of a variable: its trend, and the aggregate that it comes from."""
+    """The trend of a variable, and the aggregate from which it is computed."""
 
     trend: Movement
     source: str
-    better: Movement
-    """Where the aggregate's value goes."""
+    improvement: Movement
+    """Direction in which the aggregate's value improves."""
 
 
 Flows = Mapping[str, _Flow]
@@ -159,18 +161,18 @@ Flows = Mapping[str, _Flow]
 def check_monotone(
     relations: Mapping[str, Relation], rules: Sequence[Rule], diagnostics: Diagnostics
 ) -> None:
-    """Notes uses of min and max in recursion by which a better value makes something else worse.
+    """Report uses of min and max in recursion by which an improvement retracts a result.
 
-    A use of which that cannot be told is a warning.
+    If that cannot be decided, it is a warning.
     """
     for stratum in strata(relations, rules):
         members = [relations[name] for name in stratum.relations if name in relations]
-        if stratum.is_recursive and any(_wanted(f) for one in members for f in one.aggregates):
-            _Stratum(members, stratum.rules, diagnostics).check()
+        if stratum.is_recursive and any(_aggregate_trend(f) for member in members for f in member.aggregates):
+            _MonotonicityCheck(members, stratum.rules, diagnostics).check()
 
 
 @dataclass(slots=True)
-class _Stratum:
+class _MonotonicityCheck:
     members: list[Relation]
     rules: Sequence[Rule]
     diagnostics: Diagnostics
@@ -178,20 +180,20 @@ class _Stratum:
     aggregates: dict[Column, str] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Finds the trends of all columns, then looks at every rule."""
-        for one in self.members:
-            for place, function in enumerate(one.aggregates):
-                wanted = _wanted(function)
-                if function is not None and wanted is not None:
-                    self.columns[one.name, place] = _Flow(wanted, f"the {function} of {one.name}", wanted)
-                    self.aggregates[one.name, place] = function
-        while any(tuple(self._spread(rule) for rule in self.rules)):
+        """Find the trends of all columns, then check every rule."""
+        for member in self.members:
+            for place, function in enumerate(member.aggregates):
+                trend = _aggregate_trend(function)
+                if function is not None and trend is not None:
+                    self.columns[member.name, place] = _Flow(trend, f"the {function} of {member.name}", trend)
+                    self.aggregates[member.name, place] = function
+        while any(tuple(self._propagate(rule) for rule in self.rules)):
             pass
         for rule in self.rules:
-            self._rule(rule, self._flows(rule))
+            self._check_rule(rule, self._flows(rule))
 
-    def _spread(self, rule: Rule) -> bool:
-        """Gives columns without an aggregate the trend of what reaches them; whether that was new."""
+    def _propagate(self, rule: Rule) -> bool:
+        """Propagate trends to columns of the head without an aggregate, and return whether that changed any."""
         flows, changed = self._flows(rule), False
         for place, term in enumerate(rule.head.terms):
             key = (rule.head.relation, place)
@@ -205,7 +207,7 @@ class _Stratum:
         return changed
 
     def _flows(self, rule: Rule) -> dict[str, _Flow]:
-        """The variables of a rule that come from aggregates of the stratum."""
+        """Return the flows of a rule's variables from aggregates of the stratum."""
         flows: dict[str, _Flow] = {}
         for atom in rule.body:
             if isinstance(atom, Atom):
@@ -216,49 +218,47 @@ class _Stratum:
         size = -1
         while size < len(flows):
             size = len(flows)
-            for one in rule.body:
-                if isinstance(one, Assignment) and one.variable.name not in flows:
-                    flow = _flow(one.expression, flows)
+            for literal in rule.body:
+                if isinstance(literal, Assignment) and literal.variable.name not in flows:
+                    flow = _expression_flow(literal.expression, flows)
                     if flow is not None:
-                        flows[one.variable.name] = flow
+                        flows[literal.variable.name] = flow
         return flows
 
-    # What a rule does with them
+    # Checks of rules
 
-    def _rule(self, rule: Rule, flows: Flows) -> None:
-        for one in rule.body:
-            self._literal(one, flows)
-        for name, source in self._joined(rule, flows):
+    def _check_rule(self, rule: Rule, flows: Flows) -> None:
+        for literal in rule.body:
+            self._check_literal(literal, flows)
+        for name, source in self._join_variables(rule, flows):
             message = f"{name} is {source} and joined here: what followed from a worse value is taken back"
             self._warn(message, rule.head.span)
         key = any((rule.head.relation, place) in self.aggregates for place in range(len(rule.head.terms)))
         for place, term in enumerate(rule.head.terms):
             flow = flows.get(term.name) if isinstance(term, Variable) else None
             if flow is not None:
-                self._head(rule, (rule.head.relation, place), flow, grouped=key)
+                self._check_head(rule, (rule.head.relation, place), flow, grouped=key)
 
-    def _head(self, rule: Rule, column: Column, flow: _Flow, *, grouped: bool) -> None:
+    def _check_head(self, rule: Rule, column: Column, flow: _Flow, *, grouped: bool) -> None:
         function = self.aggregates.get(column)
         span = rule.head.span
         if function is None and grouped:
             self._error(f"{flow.source} is a group of another aggregate here", span)
-        elif function is not None and _turns(flow.trend, function):
-            message = (
-                f"as {flow.source} gets {BETTER[flow.better]}, what {function} is taken of {flow.trend.value}"
-            )
+        elif function is not None and _is_opposite(flow.trend, function):
+            message = f"as {flow.source} gets {BETTER[flow.improvement]}, what {function} is taken of {flow.trend.value}"
             self._error(message, span)
         elif function is not None and flow.trend is Movement.UNKNOWN:
             self._warn(f"as {flow.source} changes, what {function} is taken of may get worse", span)
 
-    def _literal(self, one: Literal, flows: Flows) -> None:
-        match one:
+    def _check_literal(self, literal: Literal, flows: Flows) -> None:
+        match literal:
             case Comparison():
-                self._comparison(one, flows)
+                self._check_comparison(literal, flows)
             case Negation(atom=atom):
-                for flow in _of(one, flows):
+                for flow in _flow_into(literal, flows):
                     self._error(f"{flow.source} is used in a negation here", atom.span)
             case BodyAggregate(span=span):
-                for flow in _of(one, flows):
+                for flow in _flow_into(literal, flows):
                     self._error(f"{flow.source} is used in another aggregate here", span)
             case Atom(terms=terms, relation=relation, span=span):
                 for place, term in enumerate(terms):
@@ -268,22 +268,24 @@ class _Stratum:
             case Assignment():
                 pass
             case _:
-                assert_never(one)
+                assert_never(literal)
 
-    def _comparison(self, one: Comparison, flows: Flows) -> None:
-        """More must hold as values get better."""
-        for expression, is_left in ((one.left, True), (one.right, False)):
-            flow = _flow(expression, flows)
+    def _check_comparison(self, comparison: Comparison, flows: Flows) -> None:
+        """Check that an improvement never makes the comparison false."""
+        for expression, is_left in ((comparison.left, True), (comparison.right, False)):
+            flow = _expression_flow(expression, flows)
             if flow is None:
                 continue
-            rising = ORDERED.get(one.function)
+            rising = ORDER_COMPARISONS.get(comparison.function)
             if rising is None or flow.trend is Movement.UNKNOWN:
-                self._warn(f"{flow.source} is tested here: it may pass and then no more", one.span)
-            elif (flow.trend is Movement.UP) is not (rising is is_left) or one.negated:
-                self._error(f"{flow.source} is tested here, and fails as it {flow.trend.value}", one.span)
+                self._warn(f"{flow.source} is tested here: it may pass and then no more", comparison.span)
+            elif (flow.trend is Movement.UP) is not (rising is is_left) or comparison.negated:
+                self._error(
+                    f"{flow.source} is tested here, and fails as it {flow.trend.value}", comparison.span
+                )
 
-    def _joined(self, rule: Rule, flows: Flows) -> Iterator[tuple[str, str]]:
-        """Variables with a trend that more than one atom has."""
+    def _join_variables(self, rule: Rule, flows: Flows) -> Iterator[tuple[str, str]]:
+        """Yield the variables with a trend that more than one atom reads."""
         atoms = [one for one in rule.body if isinstance(one, Atom)]
         for name, flow in flows.items():
             if sum(name in {v.name for v in literal_variables(one)} for one in atoms) > 1:
@@ -298,42 +300,45 @@ class _Stratum:
         self.diagnostics.warning("aggregation", f"perhaps not monotone: {message}", span, hint=hint)
 
 
-def _wanted(function: str | None) -> Movement | None:
-    """Where the values of an aggregate go that may stand in a recursion."""
-    trend = functions.aggregate_named(function).trend if function and in_recursion(function) else None
-    return None if trend is None else WANTED[trend]
+def _aggregate_trend(function: str | None) -> Movement | None:
+    """Return the trend of an aggregate that may occur in recursion, or None."""
+    trend = functions.lookup_aggregate(function).trend if function and is_monotone(function) else None
+    return None if trend is None else AGGREGATE_TREND[trend]
 
 
-def _turns(trend: Movement, function: str) -> bool:
-    """Whether values with the trend make an aggregate's worse."""
-    wanted = _wanted(function)
-    return wanted is not None and trend is OPPOSITE[wanted]
+def _is_opposite(trend: Movement, function: str) -> bool:
+    """Return whether values with the trend make the aggregate worse."""
+    aggregate_trend = _aggregate_trend(function)
+    return aggregate_trend is not None and trend is OPPOSITE[aggregate_trend]
 
 
-def _of(one: Literal, flows: Flows) -> list[_Flow]:
-    """The flows that reach a literal, the aggregate's result aside; one at most."""
-    names = [v.name for v in literal_variables(one)]
+def _flow_into(literal: Literal, flows: Flows) -> list[_Flow]:
+    """Return the first flow into a literal."""
+    names = [v.name for v in literal_variables(literal)]
     return [flows[name] for name in names if name in flows][:1]
 
 
-def _flow(expression: Expression, flows: Flows) -> _Flow | None:
-    """What an expression comes from, None if from no aggregate."""
+def _expression_flow(expression: Expression, flows: Flows) -> _Flow | None:
+    """Return the flow of an expression, or None if it is not computed from an aggregate."""
     match expression:
         case Variable(name=name):
             return flows.get(name)
         case Call(function=function, args=args):
-            found = [_flow(arg, flows) for arg in args]
+            found = [_expression_flow(arg, flows) for arg in args]
             trends = [None if flow is None else flow.trend for flow in found]
             first = next((flow for flow in found if flow is not None), None)
-            return first and replace(first, trend=_trend(function, args, trends))
+            return first and replace(first, trend=_call_trend(function, args, trends))
         case Constant() | Parameter():
             return None
         case _:
             assert_never(expression)
 
 
-def _trend(function: str, args: Sequence[Expression], trends: Sequence[Movement | None]) -> Movement:
-    """The trend of a call; of a product with what may be negative, that of a positive factor."""
+def _call_trend(function: str, args: Sequence[Expression], trends: Sequence[Movement | None]) -> Movement:
+    """Return the trend of a call.
+
+    A non-constant factor is assumed to be positive.
+    """
     if function == "sub":
         trends = [trends[0], None if trends[1] is None else OPPOSITE[trends[1]]]
     elif function == "neg":
@@ -342,7 +347,7 @@ def _trend(function: str, args: Sequence[Expression], trends: Sequence[Movement 
         factor = args[1] if trends[1] is None else args[0]
         if _is_negative(factor):
             trends = [trend and OPPOSITE[trend] for trend in trends]
-    elif function not in RISING:
+    elif function not in NON_DECREASING:
         return Movement.UNKNOWN
     different = {trend for trend in trends if trend is not None}
     return different.pop() if len(different) == 1 else Movement.UNKNOWN

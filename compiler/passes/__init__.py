@@ -26,18 +26,16 @@ Rewrite = Callable[[Rel], Rel]
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A rewrite that keeps what a relation stands for, and why it runs where it does.
-
-    ``again``: what runs again where it changed something, and then it too, for ``MOST_ROUNDS``.
-    """
+    """A rewrite that preserves the meaning of a relation, and the reason for its place in the pipeline."""
 
     rewrite: Rewrite
     reason: str
-    again: "tuple[Pass, ...]" = ()
+    followups: "tuple[Pass, ...]" = ()
+    """Passes that run after it if it changed the plan; then it runs again, up to ``MAX_ROUNDS`` times."""
 
     @property
     def name(self) -> str:
-        """The rewrite's name, which is its module's too."""
+        """Name of the rewrite and of its module."""
         return self.rewrite.__name__
 
 
@@ -49,56 +47,62 @@ class Step:
     rel: Rel
 
 
-PLACING: Final = (
-    Pass(normalize_lets, "what is inlined can be fused with its surroundings"),
+PREDICATE_PLACEMENT: Final = (
+    Pass(normalize_lets, "an inlined let can be fused with its surroundings"),
     Pass(fold_constants, "a literal truth is no predicate, and a literal falsehood empties its relation"),
     Pass(fuse_selections, "the passes below expect at most one filter, map and projection in a row"),
     Pass(flatten_joins, "predicates of nested joins meet in one place"),
     Pass(factor_disjunctions, "finds predicates over one input, which can be pushed"),
-    Pass(propagate_equalities, "finds more of them"),
+    Pass(propagate_equalities, "derives more predicates over one input"),
     Pass(push_filters, "all predicates are known now"),
 )
-"""What brings every predicate to its place."""
+"""Passes that move every predicate to its place."""
 
-MOST_ROUNDS: Final = 3
-"""Equalities are copied anew in each round, so that there need not be one that changes nothing. An outer
-join whose padding nothing passes may show another to be one in the next round.
+MAX_ROUNDS: Final = 3
+"""Maximum number of rounds of a pass with followups.
+
+Each round copies equalities anew, so there may be no round that changes nothing. An outer join
+that is simplified in one round may allow another one to be simplified in the next.
 """
-EMPTYING: Final = (
+OUTER_JOIN_SIMPLIFICATION: Final = (
     Pass(fold_constants, "predicates have met the NULLs that outer joins pad with"),
-    Pass(cancel_unions, "what no padded row passes is an inner join, whose pairs are read once"),
+    Pass(cancel_unions, "an outer join whose padded rows are rejected becomes an inner join"),
 )
-"""What finds outer joins that are none."""
+"""Passes that turn outer joins into inner joins where predicates reject the padded rows."""
 
 PIPELINE: Final = (
-    *PLACING,
-    *EMPTYING,
-    Pass(narrow_lets, "predicates stand at the lets that they are asked of", (*PLACING, *EMPTYING)),
-    Pass(limit_windows, "predicates on row numbers are at their windows"),
+    *PREDICATE_PLACEMENT,
+    *OUTER_JOIN_SIMPLIFICATION,
+    Pass(
+        narrow_lets,
+        "predicates stand directly above the reads of lets",
+        (*PREDICATE_PLACEMENT, *OUTER_JOIN_SIMPLIFICATION),
+    ),
+    Pass(limit_windows, "predicates on row numbers are directly above their windows"),
     Pass(elide_distinct, "filters on constants have made more relations unique"),
     Pass(cancel_unions, "branches are as similar as they will be, and filters that are never true in place"),
     Pass(flatten_joins, "distincts between joins are gone"),
-    Pass(bound_inputs, "joins compare all that they will, and means are where they are made"),
+    Pass(bound_inputs, "joins have all their comparisons, and averages are still computed in their inputs"),
     Pass(key_by_rowid, "joins show which columns are a table's key"),
     Pass(share_subplans, "subplans are still equal, before each is cut down to what its reader needs"),
-    Pass(prune_columns, "takes away what no one reads any more"),
-    Pass(fuse_selections, "merges the projections that the passes before have put in"),
+    Pass(prune_columns, "removes columns that no reader uses"),
+    Pass(fuse_selections, "merges the projections that earlier passes added"),
 )
 
 
 def without_rowids(passes: Sequence[Pass]) -> tuple[Pass, ...]:
-    """The passes that pay where columns cannot be read by rowids later on."""
-    return tuple(one for one in passes if one.rewrite is not key_by_rowid)
+    """Return the passes that are useful if columns cannot be fetched by rowid."""
+    return tuple(pass_ for pass_ in passes if pass_.rewrite is not key_by_rowid)
 
 
 def run(rel: Rel, passes: Sequence[Pass]) -> tuple[Step, ...]:
-    """Applies the passes in order; only those that changed something are among the steps."""
+    """Apply the passes in order, and return a step for each one that changed the plan."""
     steps: list[Step] = []
-    for one in passes:
-        for _ in range(MOST_ROUNDS if one.again else 1):
-            after = one.rewrite(rel)
-            if after is rel or after == rel:
+    for pass_ in passes:
+        for _ in range(MAX_ROUNDS if pass_.followups else 1):
+            rewritten = pass_.rewrite(rel)
+            if rewritten is rel or rewritten == rel:
                 break
-            steps += (Step(one.name, after), *run(after, one.again))
+            steps += (Step(pass_.name, rewritten), *run(rewritten, pass_.followups))
             rel = steps[-1].rel
     return tuple(steps)

@@ -5,62 +5,63 @@ from functools import partial
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.facts import Facts
 from kpg.compiler.algebra.rel import Rel
-from kpg.compiler.algebra.traverse import Bound, children, transform_scoped
+from kpg.compiler.algebra.traverse import LetValues, children, transform_scoped
 
 
 def elide_distinct(rel: Rel) -> Rel:
-    """A Distinct goes where its input has a unique key, a Threshold where nothing is subtracted below it.
+    """Remove a Distinct whose input has a unique key, and a Threshold whose input has no negation.
 
-    A Distinct keeps counts per row: without it there is no state.
+    A Distinct keeps a count per row, so its removal saves that state.
     """
-    return transform_scoped(rel, partial(_elided, _Known()))
+    return transform_scoped(rel, partial(_elide, _ScopeFacts()))
 
 
-class _Known:
-    """What has been found out in the present scope."""
+class _ScopeFacts:
+    """Facts about relations in the current scope of lets."""
 
     def __init__(self) -> None:
         self._facts = Facts({})
         self._subtracts: dict[Rel, bool] = {}
 
-    def is_unique(self, rel: Rel, bound: Bound) -> bool:
-        """Whether the relation has a unique key."""
-        self._enter(bound)
+    def is_unique(self, rel: Rel, let_values: LetValues) -> bool:
+        self._enter(let_values)
         return bool(self._facts.unique_keys(rel))
 
-    def subtracts(self, rel: Rel, bound: Bound) -> bool:
-        """Whether a multiplicity might be negative where facts take it not to be."""
-        self._enter(bound)
+    def may_be_negative(self, rel: Rel, let_values: LetValues) -> bool:
+        """Return whether a multiplicity might be negative, which :class:`Facts` assumes not to be the case."""
+        self._enter(let_values)
         known = self._subtracts
         stack = [rel]
         while stack:
             node = stack[-1]
             if isinstance(node, algebra.LocalGet):
-                below: tuple[Rel, ...] = (bound[node.id],) if node.id in bound else ()
-                found = node.id not in bound
+                below: tuple[Rel, ...] = (let_values[node.id],) if node.id in let_values else ()
+                negative = node.id not in let_values
             else:
-                below, found = children(node), isinstance(node, algebra.Negate)
-            unknown = [one for one in below if one not in known] if node not in known and not found else []
-            if unknown:
-                stack += unknown
+                below, negative = children(node), isinstance(node, algebra.Negate)
+            missing = (
+                [child for child in below if child not in known] if node not in known and not negative else []
+            )
+            if missing:
+                stack += missing
                 continue
             stack.pop()
-            known.setdefault(node, found or any(known[one] for one in below))
+            known.setdefault(node, negative or any(known[child] for child in below))
         return known[rel]
 
-    def _enter(self, bound: Bound) -> None:
-        if self._facts.bound is not bound:
-            self._facts = Facts(bound)
+    def _enter(self, let_values: LetValues) -> None:
+        if self._facts.let_values is not let_values:
+            self._facts = Facts(let_values)
             self._subtracts = {}
 
 
-def _elided(known: _Known, node: Rel, bound: Bound) -> Rel:
-    if isinstance(node, algebra.Threshold) and not known.subtracts(node.input, bound):
+def _elide(facts: _ScopeFacts, node: Rel, let_values: LetValues) -> Rel:
+    if isinstance(node, algebra.Threshold) and not facts.may_be_negative(node.input, let_values):
         return node.input
     if not isinstance(node, algebra.Distinct):
         return node
     source = node.input
-    if known.is_unique(source, bound) and not known.subtracts(source, bound):
+    if facts.is_unique(source, let_values) and not facts.may_be_negative(source, let_values):
         return source
     if isinstance(source, algebra.Distinct | algebra.Threshold):
         return algebra.Distinct(source.input)

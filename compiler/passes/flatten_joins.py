@@ -12,22 +12,23 @@ from kpg.runtime.scalar import Scalar, columns, remap
 
 
 def flatten_joins(rel: Rel) -> Rel:
-    """A join below a join, with or without a selection between, gives its inputs and predicates to it.
+    """Merge a join below a join, with or without a selection between them, into one n-ary join.
 
-    One n-ary join can be planned without arranging what the nested one gives. A filter above a join
-    joins its predicates, and a join of one input is a filter. A join whose orders are given stays apart.
+    The planner needs no arrangement for the result of the nested join then. A filter above a join
+    becomes part of its predicates, and a join of one input becomes a filter. A join with given orders
+    stays.
     """
-    return transform_up(rel, _flattened)
+    return transform_up(rel, _flatten)
 
 
-def _flattened(node: Rel) -> Rel:
+def _flatten(node: Rel) -> Rel:
     if isinstance(node, algebra.Filter) and isinstance(node.input, algebra.Join):
         join = node.input
         return replace(join, on=conjuncts((*join.on, *node.predicates)))
     if not isinstance(node, algebra.Join) or node.orders:
         return node
     parts = [peel(source) for source in node.inputs]
-    nesting = _nesting(node, parts)
+    nesting = _are_flattenable(node, parts)
     if not any(nesting):
         if len(node.inputs) == 1:
             return algebra.Filter(node.inputs[0], node.on) if node.on else node.inputs[0]
@@ -41,28 +42,30 @@ def _flattened(node: Rel) -> Rel:
         core = selection.core
         inputs += core.inputs if isinstance(core, algebra.Join) and nested else (core,)
         own = (*core.on, *selection.predicates) if isinstance(core, algebra.Join) and nested else ()
-        on += [_shifted(predicate, start) for predicate in own]
-        values += [_shifted(output, start) for output in selection.outputs]
+        on += [_shift(predicate, start) for predicate in own]
+        values += [_shift(output, start) for output in selection.outputs]
         start += len(algebra.types(core))
     on += [substitute(predicate, values) for predicate in node.on]
     return build(Selection(algebra.Join(tuple(inputs), conjuncts(on)), (), tuple(values)))
 
 
-def _nesting(join: algebra.Join, parts: Sequence[Selection]) -> list[bool]:
-    """For each input of a join, whether it is a join that may become part of it.
+def _are_flattenable(join: algebra.Join, parts: Sequence[Selection]) -> list[bool]:
+    """Return for each input whether it is a join that can be merged into the outer one.
 
-    It may not if the outer one compares what may fail in rows that the inner one does not have.
+    It cannot if the outer join compares a value that can fail for rows that the inner one rejects.
     """
     compared = frozenset[int]().union(*map(columns, join.on))
     result: list[bool] = []
     start = 0
     for part in parts:
-        shown = part.outputs
-        fails = any(start + place in compared and not is_total(one) for place, one in enumerate(shown))
+        outputs = part.outputs
+        fails = any(
+            start + place in compared and not is_total(output) for place, output in enumerate(outputs)
+        )
         result.append(isinstance(part.core, algebra.Join) and not part.core.orders and not fails)
-        start += len(shown)
+        start += len(outputs)
     return result
 
 
-def _shifted(scalar: Scalar, start: int) -> Scalar:
+def _shift(scalar: Scalar, start: int) -> Scalar:
     return remap(scalar, lambda column: column + start)

@@ -1,4 +1,4 @@
-"""Group by a table's rowid instead of by its columns."""
+"""Group by a table's rowid in addition to its columns."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,71 +11,77 @@ from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, remap
 from kpg.runtime.types import ROWID
 
 Path = tuple[int, ...]
-"""Which input to take at each node on the way down to a base table."""
+"""Child index at each node on the way down to a base table."""
 
 
 def key_by_rowid(rel: Rel) -> Rel:
-    """Groups and distinct rows that have a base table's key among their columns get its rowid as well.
+    """Add a table's rowid to groups and distinct rows whose columns include the table's key.
 
-    The key gives the rowid and the rowid the other columns, so the groups stay the same; the planner then
-    keeps the rowid alone and fetches the table's other columns: ``GROUP BY c_custkey, c_name, c_phone``
-    takes one word a group (TPC-H Q3, Q4, Q10, Q18, Q21). Inputs of joins, whose keys count, stay.
+    The key determines the rowid, and the rowid determines the other columns, so the groups stay the
+    same. The planner then keeps only the rowid and fetches the table's other columns. ``GROUP BY
+    c_custkey, c_name, c_phone`` needs one word per group (TPC-H Q3, Q4, Q10, Q18, Q21). Inputs of
+    joins stay unchanged, because their keys matter for the join.
     """
-    return _rewritten(rel, joined=False)
+    return _rewrite(rel, below_join=False)
 
 
-def _rewritten(rel: Rel, *, joined: bool) -> Rel:
+def _rewrite(rel: Rel, *, below_join: bool) -> Rel:
     selection = isinstance(rel, algebra.Map | algebra.Filter | algebra.Project)
-    inside = isinstance(rel, algebra.Join) or (joined and selection)
+    inside = isinstance(rel, algebra.Join) or (below_join and selection)
     old = children(rel)
-    new = tuple(_rewritten(child, joined=inside) for child in old)
+    new = tuple(_rewrite(child, below_join=inside) for child in old)
     node = rel if new == old else with_children(rel, new)
-    if joined:
+    if below_join:
         return node
     if isinstance(node, algebra.Reduce):
         places = [key.index if isinstance(key, Column) else -1 for key in node.keys]
         widened, rowids = _with_rowids(node.input, places)
         added = tuple(Column(place, ROWID) for place in rowids)
         grouped = algebra.Reduce(widened, (*added, *node.keys), node.aggregates)
-        return _without(grouped, len(rowids)) if rowids else node
+        return _drop_first_columns(grouped, len(rowids)) if rowids else node
     if isinstance(node, algebra.Distinct):
         every = range(width(node.input))
         widened, rowids = _with_rowids(node.input, every)
         unique = algebra.Distinct(algebra.Project(widened, (*rowids, *every)))
-        return _without(unique, len(rowids)) if rowids else node
+        return _drop_first_columns(unique, len(rowids)) if rowids else node
     return node
 
 
-def _without(rel: Rel, count: int) -> Rel:
-    """The relation without its first columns."""
+def _drop_first_columns(rel: Rel, count: int) -> Rel:
     return algebra.Project(rel, tuple(range(count, width(rel))))
 
 
 def _with_rowids(source: Rel, places: Sequence[int]) -> tuple[Rel, list[int]]:
-    """The relation with rowids at its end, and their places, for tables that two of ``places`` read."""
+    """Append the rowids of tables of which ``places`` read a key, and return their columns.
+
+    A rowid must replace at least two of ``places``.
+    """
     rowids: list[int] = []
-    settled: set[int] = set()
+    covered: set[int] = set()
     while True:
-        fresh = [place for place in places if place >= 0 and place not in settled]
-        found = _keyed_table(source, places, fresh)
+        fresh = [place for place in places if place >= 0 and place not in covered]
+        found = _find_table_by_key(source, places, fresh)
         if found is None:
             return source, rowids
         path, columns = found
-        settled.update(columns.values())
+        covered.update(columns.values())
         rowids.append(width(source))
-        source = _exposed(source, path)
+        source = _expose_rowid(source, path)
 
 
-def _keyed_table(
+def _find_table_by_key(
     source: Rel, places: Sequence[int], fresh: Sequence[int]
 ) -> tuple[Path, dict[int, int]] | None:
-    """A base table of which ``places`` have a key, at least two of them ``fresh``; its columns by place."""
+    """Return the path of a base table whose key is among ``places``, and its columns with their places.
+
+    At least two of ``places`` must be in ``fresh``. Returns None if there is no such table.
+    """
     found: dict[Path, dict[int, int]] = {}
     for place in (place for place in places if place >= 0):
         for path, column in _origins(source, place):
             found.setdefault(path, {}).setdefault(column, place)
     for path, columns in sorted(found.items(), key=lambda item: (-len(item[1]), item[0])):
-        get = _at(source, path)
+        get = _table_at(source, path)
         rowid = len(get.types) - 1
         keyed = get.is_table and any(set(key) <= columns.keys() for key in get.keys if rowid not in key)
         gained = sum(1 for place in columns.values() if place in fresh)
@@ -84,7 +90,7 @@ def _keyed_table(
     return None
 
 
-def _at(rel: Rel, path: Path) -> algebra.Get:
+def _table_at(rel: Rel, path: Path) -> algebra.Get:
     for step in path:
         rel = children(rel)[step]
     assert isinstance(rel, algebra.Get)
@@ -92,7 +98,7 @@ def _at(rel: Rel, path: Path) -> algebra.Get:
 
 
 def _origins(rel: Rel, column: int) -> Iterator[tuple[Path, int]]:
-    """The base tables below by path, with the column of each that the relation's column equals."""
+    """Yield the paths of base tables below with the column that equals ``column`` of the relation."""
     match rel:
         case algebra.Get():
             yield (), column
@@ -106,7 +112,7 @@ def _origins(rel: Rel, column: int) -> Iterator[tuple[Path, int]]:
                 yield from _below(0, source, scalar.index)
         case algebra.Join(inputs=inputs, on=on):
             starts = _starts(inputs)
-            for member in _equal(column, on):
+            for member in _equal_columns(column, on):
                 step = max(i for i, start in enumerate(starts) if start <= member)
                 yield from _below(step, inputs[step], member - starts[step])
         case (
@@ -141,8 +147,8 @@ def _starts(inputs: Sequence[Rel]) -> list[int]:
     return starts
 
 
-def _equal(column: int, on: Sequence[Scalar]) -> list[int]:
-    """The columns of a join that equal a column, itself first."""
+def _equal_columns(column: int, on: Sequence[Scalar]) -> list[int]:
+    """Return the columns of a join that equal ``column``, which comes first."""
     found = [column]
     for known in found:
         for predicate in on:
@@ -156,23 +162,23 @@ def _equal(column: int, on: Sequence[Scalar]) -> list[int]:
     return found
 
 
-def _exposed(rel: Rel, path: Path) -> Rel:
-    """The relation with one more column at its end: the rowid of the base table at ``path``."""
+def _expose_rowid(rel: Rel, path: Path) -> Rel:
+    """Append the rowid of the base table at ``path`` to the relation."""
     size = width(rel)
     match rel:
         case algebra.Filter(input=source, predicates=predicates):
-            return algebra.Filter(_exposed(source, path[1:]), predicates)
+            return algebra.Filter(_expose_rowid(source, path[1:]), predicates)
         case algebra.Project(input=source, columns=columns):
-            return algebra.Project(_exposed(source, path[1:]), (*columns, width(source)))
+            return algebra.Project(_expose_rowid(source, path[1:]), (*columns, width(source)))
         case algebra.Map(input=source, scalars=scalars):
             inner = width(source)
-            mapped = algebra.Map(_exposed(source, path[1:]), scalars)
+            mapped = algebra.Map(_expose_rowid(source, path[1:]), scalars)
             return algebra.Project(mapped, (*range(inner), *range(inner + 1, size + 1), inner))
         case algebra.Join(inputs=inputs, on=on):
             step = path[0]
             added = _starts(inputs)[step] + width(inputs[step])
             widened = tuple(
-                _exposed(source, path[1:]) if i == step else source for i, source in enumerate(inputs)
+                _expose_rowid(source, path[1:]) if i == step else source for i, source in enumerate(inputs)
             )
             moved = tuple(remap(test, lambda column: column + (column >= added)) for test in on)
             joined = replace(rel, inputs=widened, on=moved)

@@ -10,28 +10,28 @@ from kpg.compiler.passes.fuse_selections import Selection, build, peel
 from kpg.runtime.plan.nodes import Edge, Exclude, Unit, WindowCall
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 
-BEFORE: Final = frozenset({"row_number", "rank", "dense_rank"})
-"""Functions to which the rows behind the current one do not matter."""
+RANKING_FUNCTIONS: Final = frozenset({"row_number", "rank", "dense_rank"})
+"""Functions whose value does not depend on later rows."""
 MIRRORED: Final = {"ge": "le", "gt": "lt", "eq": "eq"}
 
 
 def limit_windows(rel: Rel) -> Rel:
-    """Rows that are kept for a ``row_number()`` of at most k are the first k of each partition.
+    """Insert a TopK below a window whose row number the query restricts to at most k.
 
-    ``Filter [#2 <= 3] (Window [row_number()] x)`` becomes ``Filter [#2 <= 3] (Window [row_number()] (TopK
-    limit=3 x))``, if what else the window computes of a row does not depend on the rows behind it.
+    ``Filter [#2 <= 3] (Window [row_number()] x)`` becomes ``Filter [#2 <= 3] (Window [row_number()]
+    (TopK limit=3 x))``. This requires that no window call of a row depends on later rows.
     """
-    return transform_up(rel, _limited)
+    return transform_up(rel, _limit)
 
 
-def _limited(node: Rel) -> Rel:
+def _limit(node: Rel) -> Rel:
     if not isinstance(node, algebra.Filter):
         return node
     selection = peel(node)
     window = selection.core
     if not isinstance(window, algebra.Window) or not all(map(_looks_back, window.calls)):
         return node
-    most = _most(selection, window)
+    most = _max_row_number(selection, window)
     if most is None or isinstance(window.input, algebra.TopK):
         return node
     order = (*window.order, *window.ties)
@@ -39,15 +39,15 @@ def _limited(node: Rel) -> Rel:
     return build(replace(selection, core=replace(window, input=first)))
 
 
-def _most(selection: Selection, window: algebra.Window) -> int | None:
-    """The largest row number that the predicates let through, None if they let all through."""
+def _max_row_number(selection: Selection, window: algebra.Window) -> int | None:
+    """Return the largest row number that satisfies the predicates, or None if there is no bound."""
     start = width(window.input)
     numbers = {start + i for i, call in enumerate(window.calls) if call.function == "row_number"}
-    bounds = [_bound(predicate, numbers) for predicate in selection.predicates]
+    bounds = [_upper_bound(predicate, numbers) for predicate in selection.predicates]
     return min((bound for bound in bounds if bound is not None), default=None)
 
 
-def _bound(predicate: Scalar, numbers: set[int]) -> int | None:
+def _upper_bound(predicate: Scalar, numbers: set[int]) -> int | None:
     if not isinstance(predicate, Call) or len(predicate.args) != 2:
         return None
     (left, right), test = predicate.args, predicate.function
@@ -61,18 +61,20 @@ def _bound(predicate: Scalar, numbers: set[int]) -> int | None:
 
 
 def _looks_back(call: WindowCall) -> bool:
-    """Whether the call's value depends only on rows before the current one, and that itself."""
-    if call.function in BEFORE:
+    """Return whether the call's value depends only on the current row and earlier ones."""
+    if call.function in RANKING_FUNCTIONS:
         return True
     frame = call.frame
     if call.function == "lag":
         distance = call.args[1] if len(call.args) > 1 else None
-        return distance is None or (isinstance(distance, Literal) and _not_negative(distance.value))
+        return distance is None or (
+            isinstance(distance, Literal) and _is_null_or_not_negative(distance.value)
+        )
     if call.function == "lead" or call.function in ("ntile", "percent_rank", "cume_dist"):
         return False
     own = frame.exclude in (Exclude.NO_OTHERS, Exclude.CURRENT_ROW)
     return own and frame.unit is Unit.ROWS and frame.end.edge in (Edge.PRECEDING, Edge.CURRENT_ROW)
 
 
-def _not_negative(value: int | str | None) -> bool:
+def _is_null_or_not_negative(value: int | str | None) -> bool:
     return value is None or (isinstance(value, int) and value >= 0)

@@ -10,56 +10,59 @@ from kpg.runtime.scalar import Scalar
 
 
 def narrow_lets(rel: Rel) -> Rel:
-    """A let whose every reader filters it by a predicate keeps only what satisfies that.
+    """Push the predicates that all readers of a let apply into the let's value.
 
-    An outer join reads its pairs twice, as its answer and to know which rows have none; what is asked
-    of the rows that it keeps is asked of both, and so of its inputs: ``let l = a join b in (l where p)
-    union (a where p minus distinct (l where p))`` becomes ``let l = (a where p) join b in ...``. Inner
-    lets come first, since what moves into them is asked of those that they read.
+    An outer join reads its pairs twice: as output, and to find the rows without a match. A predicate
+    on the preserved rows applies to both reads, and so to its inputs: ``let l = a join b in (l where
+    p) union (a where p minus distinct (l where p))`` becomes ``let l = (a where p) join b in ...``.
+    Inner lets come first, because predicates that move into them then apply to the lets that they
+    read.
     """
-    filtered = _filtered_lets(rel)
+    filtered = _lets_below_filters(rel)
 
-    def narrowed(node: Rel) -> Rel:
+    def narrow(node: Rel) -> Rel:
         if not isinstance(node, algebra.Let) or node.id not in filtered:
             return node
-        common = _asked_by_all(node)
+        common = _common_predicates(node)
         if not common:
             return node
         value = push_filters(algebra.Filter(node.value, tuple(common)))
-        filtered.update(_filtered_lets(value))
-        body = transform_up(node.body, lambda use: _without(use, node.id, common))
+        filtered.update(_lets_below_filters(value))
+        body = transform_up(node.body, lambda use: _remove_predicates(use, node.id, common))
         return algebra.Let(node.id, value, body)
 
-    return transform_up(rel, narrowed) if filtered else rel
+    return transform_up(rel, narrow) if filtered else rel
 
 
-def _filtered_lets(rel: Rel) -> set[str]:
-    """The names of lets that a filter reads."""
+def _lets_below_filters(rel: Rel) -> set[str]:
+    """Return the ids of lets that a filter reads."""
     filters = (node.input for node in walk(rel) if isinstance(node, algebra.Filter))
     return {source.id for source in filters if isinstance(source, algebra.LocalGet)}
 
 
-def _asked_by_all(let: algebra.Let) -> list[Scalar]:
-    """The predicates that stand directly above each use of the let."""
+def _common_predicates(let: algebra.Let) -> list[Scalar]:
+    """Return the predicates that stand directly above every read of the let."""
     reads = 0
-    asked: list[tuple[Scalar, ...]] = []
+    filters: list[tuple[Scalar, ...]] = []
     for node in walk(let.body):
         if _reads(node, let.id):
             reads += 1
         elif isinstance(node, algebra.Filter) and _reads(node.input, let.id):
-            asked.append(node.predicates)
-    if not asked or len(asked) < reads:
+            filters.append(node.predicates)
+    if not filters or len(filters) < reads:
         return []
-    return [one for one in dict.fromkeys(asked[0]) if all(one in others for others in asked)]
+    return [
+        predicate for predicate in dict.fromkeys(filters[0]) if all(predicate in others for others in filters)
+    ]
 
 
 def _reads(node: Rel, id_: str) -> bool:
     return isinstance(node, algebra.LocalGet) and node.id == id_
 
 
-def _without(node: Rel, id_: str, predicates: Sequence[Scalar]) -> Rel:
-    """A use of the let without the predicates that it satisfies now."""
+def _remove_predicates(node: Rel, id_: str, predicates: Sequence[Scalar]) -> Rel:
+    """Return a read of the let without the predicates that its value already satisfies."""
     if not isinstance(node, algebra.Filter) or not _reads(node.input, id_):
         return node
-    left = tuple(one for one in node.predicates if one not in predicates)
-    return algebra.Filter(node.input, left) if left else node.input
+    remaining = tuple(predicate for predicate in node.predicates if predicate not in predicates)
+    return algebra.Filter(node.input, remaining) if remaining else node.input

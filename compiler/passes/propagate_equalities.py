@@ -12,57 +12,62 @@ from kpg.compiler.passes.fuse_selections import peel
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, columns, remap
 from kpg.runtime.types import BOOLEAN
 
-TRANSFERRED = frozenset({"eq", "in"})
+COPIED_FUNCTIONS = frozenset({"eq", "in"})
 
 
 def propagate_equalities(rel: Rel) -> Rel:
-    """Joins get ``b = literal`` where ``a = b`` and ``a = literal``, so that both inputs are filtered early.
+    """Add ``b = literal`` to a join with ``a = b`` and ``a = literal``, which filters both inputs.
 
-    Only equalities with constants are copied: each copy is evaluated, and these are what narrows a lookup.
-    A compared column that an outer join below pads is not NULL: what is padded there goes.
+    Only comparisons with constants are copied, because each copy costs an evaluation and only these
+    narrow a lookup. Compared columns that an outer join below pads with NULLs get IS NOT NULL, which
+    rejects the padded rows.
     """
 
     def rewrite(node: Rel) -> Rel:
         if not isinstance(node, algebra.Join):
             return node
-        known = [*conjuncts(node.on), *_local(node.inputs)]
-        copies = [copy for copy in (*_copies(known), *_unpadded(node)) if copy not in known]
+        known = [*conjuncts(node.on), *_input_predicates(node.inputs)]
+        copies = [
+            copy for copy in (*_copy_constant_tests(known), *_not_null_tests(node)) if copy not in known
+        ]
         return replace(node, on=(*node.on, *dict.fromkeys(copies))) if copies else node
 
     return transform_up(rel, rewrite)
 
 
-def _local(inputs: Sequence[Rel]) -> Iterator[Scalar]:
-    """The predicates of the inputs' own filters, over the join's columns, where these show all they read."""
+def _input_predicates(inputs: Sequence[Rel]) -> Iterator[Scalar]:
+    """Yield the predicates of the inputs' filters over the join's columns, if it has all columns read."""
     start = 0
     for source in inputs:
         selection = peel(source)
-        shown = {
+        visible = {
             output.index: place
             for place, output in enumerate(selection.outputs)
             if isinstance(output, Column)
         }
         for predicate in selection.predicates:
-            if columns(predicate) <= shown.keys():
-                here = {column: start + place for column, place in shown.items()}
+            if columns(predicate) <= visible.keys():
+                here = {column: start + place for column, place in visible.items()}
                 yield remap(predicate, here.__getitem__)
         start += width(source)
 
 
-def _unpadded(join: algebra.Join) -> Iterator[Scalar]:
-    """IS NOT NULL of the compared columns that are but NULL in some branch of an input."""
-    compared = {column.index: column for one in _classes(conjuncts(join.on)) for column in one}
+def _not_null_tests(join: algebra.Join) -> Iterator[Scalar]:
+    """Yield IS NOT NULL for the compared columns that are always NULL in some branch of an input."""
+    compared = {
+        column.index: column for class_ in _equivalence_classes(conjuncts(join.on)) for column in class_
+    }
     start = 0
     for source in join.inputs if compared else ():
         stop = start + width(source)
         for place in range(start, stop):
-            if place in compared and _is_padded(source, place - start):
+            if place in compared and _has_null_branch(source, place - start):
                 yield Call("is_not_null", (compared[place],), BOOLEAN)
         start = stop
 
 
-def _is_padded(rel: Rel, column: int) -> bool:
-    """Whether a branch of unions that the relation is made of has NULL for the column in all its rows."""
+def _has_null_branch(rel: Rel, column: int) -> bool:
+    """Return whether some union branch of the relation has only NULLs in the column."""
     while True:
         match rel:
             case algebra.Filter() | algebra.Negate():
@@ -77,7 +82,7 @@ def _is_padded(rel: Rel, column: int) -> bool:
             case algebra.Map():
                 pass
             case algebra.Union(inputs=inputs):
-                return any(_is_padded(branch, column) for branch in inputs)
+                return any(_has_null_branch(branch, column) for branch in inputs)
             case algebra.Get() | algebra.Constant() | algebra.LocalGet() | algebra.Let() | algebra.LetRec():
                 return False
             case algebra.Join() | algebra.Reduce() | algebra.Distinct() | algebra.Threshold():
@@ -89,8 +94,8 @@ def _is_padded(rel: Rel, column: int) -> bool:
         rel = rel.input
 
 
-def _copies(predicates: Sequence[Scalar]) -> Iterator[Scalar]:
-    classes = _classes(predicates)
+def _copy_constant_tests(predicates: Sequence[Scalar]) -> Iterator[Scalar]:
+    classes = _equivalence_classes(predicates)
     for predicate in predicates:
         if not _is_constant_test(predicate):
             continue
@@ -105,22 +110,22 @@ def _copies(predicates: Sequence[Scalar]) -> Iterator[Scalar]:
 
 
 def _is_constant_test(predicate: Scalar) -> bool:
-    if not isinstance(predicate, Call) or predicate.function not in TRANSFERRED:
+    if not isinstance(predicate, Call) or predicate.function not in COPIED_FUNCTIONS:
         return False
     literals = [arg for arg in predicate.args if isinstance(arg, Literal)]
     bare = [arg for arg in predicate.args if isinstance(arg, Column)]
     return len(bare) == 1 and len(literals) == len(predicate.args) - 1
 
 
-def _classes(predicates: Sequence[Scalar]) -> list[tuple[Column, ...]]:
-    """Columns equal to each other, in order of appearance."""
+def _equivalence_classes(predicates: Sequence[Scalar]) -> list[tuple[Column, ...]]:
+    """Return the classes of columns that are equal to each other, in order of appearance."""
     classes: list[tuple[Column, ...]] = []
     for predicate in predicates:
         match predicate:
             case Call(function="eq", args=(Column() as left, Column() as right)):
-                touched = [one for one in classes if left in one or right in one]
-                classes = [one for one in classes if one not in touched]
-                classes.append(tuple(dict.fromkeys((*(c for one in touched for c in one), left, right))))
+                merged = [class_ for class_ in classes if left in class_ or right in class_]
+                classes = [class_ for class_ in classes if class_ not in merged]
+                classes.append(tuple(dict.fromkeys((*(c for class_ in merged for c in class_), left, right))))
             case Column() | Fetch() | Literal() | If() | Call():
                 pass
             case _:

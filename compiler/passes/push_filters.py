@@ -13,23 +13,24 @@ from kpg.runtime.scalar import Scalar, columns, remap
 
 
 def push_filters(rel: Rel) -> Rel:
-    """Predicates move below joins, unions, negations, distincts, lets, and reduces by whose keys they go.
+    """Push predicates below joins, unions, distincts and lets, and below reduces if over the keys.
 
-    ``Filter [#0 = 1] (Reduce [#2] [...] x)`` becomes ``Reduce [#2] [...] (Filter [#2 = 1] x)``. Below a
-    TopK, Window or Single only predicates over its group move, for which whole groups pass or do not.
+    ``Filter [#0 = 1] (Reduce [#2] [...] x)`` becomes ``Reduce [#2] [...] (Filter [#2 = 1] x)``. Below
+    a TopK, Window or Single, only predicates over the group columns move, which keep or remove whole
+    groups.
     """
-    return transform_down(rel, _pushed)
+    return transform_down(rel, _push)
 
 
-def _pushed(node: Rel) -> Rel:
+def _push(node: Rel) -> Rel:
     if isinstance(node, algebra.Join):
-        return _into_inputs(node)
-    moved = _below(node.input, conjuncts(node.predicates)) if isinstance(node, algebra.Filter) else None
+        return _push_into_inputs(node)
+    moved = _push_below(node.input, conjuncts(node.predicates)) if isinstance(node, algebra.Filter) else None
     return node if moved is None else moved
 
 
-def _into_inputs(join: algebra.Join) -> Rel:
-    """Each predicate over one input becomes a filter of that input."""
+def _push_into_inputs(join: algebra.Join) -> Rel:
+    """Turn each predicate over one input into a filter of that input."""
     rest: list[Scalar] = []
     local: list[list[Scalar]] = [[] for _ in join.inputs]
     owners = [place for place, source in enumerate(join.inputs) for _ in range(width(source))]
@@ -38,60 +39,63 @@ def _into_inputs(join: algebra.Join) -> Rel:
         read = {owners[column] for column in columns(predicate)}
         if len(read) == 1:
             (place,) = read
-            local[place].append(_moved(predicate, -starts[place]))
+            local[place].append(_shift(predicate, -starts[place]))
         else:
             rest.append(predicate)
     if not any(local):
         return join
-    inputs = (_filtered(source, tests) for source, tests in zip(join.inputs, local, strict=True))
+    inputs = (_filter(source, tests) for source, tests in zip(join.inputs, local, strict=True))
     return replace(join, inputs=tuple(inputs), on=tuple(rest))
 
 
-def _moved(scalar: Scalar, by: int) -> Scalar:
+def _shift(scalar: Scalar, by: int) -> Scalar:
     return remap(scalar, lambda column: column + by)
 
 
-def _filtered(rel: Rel, predicates: Sequence[Scalar]) -> Rel:
+def _filter(rel: Rel, predicates: Sequence[Scalar]) -> Rel:
     return build(peel(algebra.Filter(rel, tuple(predicates)))) if predicates else rel
 
 
-def _below(source: Rel, predicates: tuple[Scalar, ...]) -> Rel | None:
-    """The filtered relation with the filter inside, None if nothing can move."""
+def _push_below(source: Rel, predicates: tuple[Scalar, ...]) -> Rel | None:
+    """Return the relation with the filter inside, or None if no predicate can move."""
     match source:
         case algebra.Map() | algebra.Project() | algebra.Filter():
             merged = algebra.Filter(source, predicates)
             rebuilt = build(peel(merged))
             return None if rebuilt == merged else rebuilt
         case algebra.Join(on=on):
-            return _into_inputs(replace(source, on=conjuncts((*on, *predicates))))
+            return _push_into_inputs(replace(source, on=conjuncts((*on, *predicates))))
         case algebra.Union(inputs=inputs):
-            return algebra.Union(tuple(_filtered(part, predicates) for part in inputs))
+            return algebra.Union(tuple(_filter(part, predicates) for part in inputs))
         case algebra.Negate() | algebra.Distinct() | algebra.Threshold():
-            return replace(source, input=_filtered(source.input, predicates))
+            return replace(source, input=_filter(source.input, predicates))
         case algebra.Let(body=body):
-            return replace(source, body=_filtered(body, predicates))
+            return replace(source, body=_filter(body, predicates))
         case algebra.Reduce(keys=keys):
-            return _into_groups(source, range(len(keys)), predicates, keys)
+            return _push_into_groups(source, range(len(keys)), predicates, keys)
         case algebra.Expand(input=inner):
-            return _into_groups(source, range(width(inner)), predicates, all_columns(source))
+            return _push_into_groups(source, range(width(inner)), predicates, all_columns(source))
         case algebra.TopK(group=group) | algebra.Single(group=group) | algebra.Window(partition=group):
-            return _into_groups(source, group, predicates, all_columns(source.input))
+            return _push_into_groups(source, group, predicates, all_columns(source.input))
         case algebra.Get() | algebra.Constant() | algebra.LocalGet() | algebra.LetRec():
             return None
         case _:
             assert_never(source)
 
 
-def _into_groups(
+def _push_into_groups(
     source: algebra.Reduce | algebra.Expand | algebra.TopK | algebra.Single | algebra.Window,
     group: Sequence[int],
     predicates: tuple[Scalar, ...],
     values: Sequence[Scalar],
 ) -> Rel | None:
-    """Moves the predicates that are about the group alone; ``values`` are the columns in the input's."""
+    """Move the predicates over group columns only.
+
+    ``values`` express the columns over the input.
+    """
     moving = [p for p in predicates if columns(p) and columns(p) <= set(group)]
     if not moving:
         return None
     staying = tuple(p for p in predicates if p not in moving)
-    inner = replace(source, input=_filtered(source.input, [substitute(p, values) for p in moving]))
+    inner = replace(source, input=_filter(source.input, [substitute(p, values) for p in moving]))
     return algebra.Filter(inner, staying) if staying else inner

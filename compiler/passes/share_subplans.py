@@ -12,15 +12,15 @@ LEAVES = (algebra.Get, algebra.Constant, algebra.LocalGet, algebra.Let, algebra.
 
 
 def share_subplans(rel: Rel) -> Rel:
-    """Equal subplans become one let, the largest first (TPC-H Q11 joins the same tables twice).
+    """Bind equal subplans to a let, the largest first (TPC-H Q11 joins the same tables twice).
 
-    A join without state that is an input of another join is not one: there it costs nothing, and as a
-    let it would have to be arranged. Only subplans that read no let are shared.
+    A stateless join that is an input of another join is not shared: it is free there, and a let would
+    need an arrangement. Only subplans without free lets are shared.
     """
     taken = {node.id for node in walk(rel) if isinstance(node, algebra.Let | algebra.LocalGet)}
     number = 0
     while True:
-        repeated = _repeated(rel)
+        repeated = _largest_repeated(rel)
         if repeated is None:
             return rel
         while f"s{number}" in taken:
@@ -28,10 +28,10 @@ def share_subplans(rel: Rel) -> Rel:
         id_ = f"s{number}"
         taken.add(id_)
         get = algebra.LocalGet(id_, algebra.types(repeated))
-        rel = algebra.Let(id_, repeated, _replaced(rel, repeated, get))
+        rel = algebra.Let(id_, repeated, _replace(rel, repeated, get))
 
 
-def _replaced(rel: Rel, old: Rel, new: Rel) -> Rel:
+def _replace(rel: Rel, old: Rel, new: Rel) -> Rel:
     digest = hash(old)
 
     def rewrite(node: Rel) -> Rel:
@@ -40,15 +40,15 @@ def _replaced(rel: Rel, old: Rel, new: Rel) -> Rel:
     return transform_down(rel, rewrite)
 
 
-def _repeated(rel: Rel) -> Rel | None:
-    """The first of the largest subplans that occur twice."""
+def _largest_repeated(rel: Rel) -> Rel | None:
+    """Return the first of the largest subplans that occur at least twice."""
     counts: Counter[Rel] = Counter(_candidates(rel))
     repeated = [node for node, count in counts.items() if count > 1]
     return max(repeated, key=size, default=None)
 
 
 def _candidates(rel: Rel) -> list[Rel]:
-    """The subplans that are worth a name, as often as they occur."""
+    """Return the subplans that are worth sharing, once per occurrence."""
     found: list[Rel] = []
     stateless = dict[int, bool]()
     for node in walk_up(rel):
@@ -56,13 +56,13 @@ def _candidates(rel: Rel) -> list[Rel]:
         stateless[id(node)] = isinstance(node, STATELESS) and all(below)
     stack: list[tuple[Rel, bool]] = [(rel, False)]
     while stack:
-        node, joined = stack.pop()
+        node, below_join = stack.pop()
         if (
             not isinstance(node, (*LEAVES, *SELECTIONS))
-            and not (joined and stateless[id(node)])
+            and not (below_join and stateless[id(node)])
             and not free_locals(node)
         ):
             found.append(node)
-        inside = isinstance(node, algebra.Join) or (joined and isinstance(node, SELECTIONS))
+        inside = isinstance(node, algebra.Join) or (below_join and isinstance(node, SELECTIONS))
         stack += [(child, inside) for child in reversed(children(node))]
     return found

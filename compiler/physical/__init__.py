@@ -1,4 +1,4 @@
-"""The physical planner: orders joins, chooses and shares arrangements, and plans aggregation by kind."""
+"""The physical planner: join order, shared arrangements, and aggregation by kind."""
 
 from kpg.compiler.physical.planner import plan_query
 

@@ -1,7 +1,7 @@
 """Cardinality estimates: row counts of relations and selectivities of predicates.
 
-The figures are coarse and fixed. They only choose between plans that are all correct. :class:`Statistics` is
-the interface to what the planner may know about the data.
+The estimates are coarse constants. They only choose between plans that are all correct.
+:class:`Statistics` is the planner's interface to statistics of the data.
 """
 
 from collections.abc import Iterable
@@ -16,22 +16,22 @@ from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
 
 
 class Statistics(Protocol):
-    """What the planner may know about the data."""
+    """Statistics of the data for the planner."""
 
     def rows(self, table: str) -> int:
-        """About how many rows the table has."""
+        """Return the approximate number of rows of a table."""
 
     def arrangements(self, table: str) -> tuple[tuple[int, ...], ...]:
-        """The key columns, in order, of the arrangements of the table that exist."""
+        """Return the key columns of each existing arrangement of a table, in order."""
 
     @property
-    def early(self) -> bool:
-        """Whether a row's columns are read before the row goes anywhere: nobody but its owner has it."""
+    def early_materialization(self) -> bool:
+        """Whether columns must be read before a row is sent to another worker, because only its owner has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoStatistics:
-    """Nothing is known: every table is taken to have a thousand rows and no arrangement."""
+    """No statistics: each table has 1000 rows and no arrangement."""
 
     def rows(self, table: str) -> int:
         return 1000
@@ -40,20 +40,23 @@ class NoStatistics:
         return ()
 
     @property
-    def early(self) -> bool:
+    def early_materialization(self) -> bool:
         return False
 
 
 DEFAULT_ROWS: Final = 1000.0
-"""Rows of a relation of which nothing is known, and of an empty table, which will not stay so."""
-EXPANDED: Final = 10.0
-"""Rows that a call makes of one."""
+"""Estimated rows of an unknown relation, and of an empty table, which will be filled."""
+EXPANSION_FACTOR: Final = 10.0
+"""Estimated rows that a set-returning function returns per input row."""
 SELECTIVITY: Final = {"eq": 0.1, "is_null": 0.1, "in": 0.2, "like": 0.3, "is_not_null": 1.0, "ne": 0.9}
 COMPARISONS: Final = frozenset({"lt", "le", "gt", "ge"})
 
 
 def selectivity(predicates: Iterable[Scalar]) -> float:
-    """The share of rows that satisfy all the predicates, none of which compares relations."""
+    """Return the fraction of rows that satisfy all the predicates.
+
+    These must not compare relations.
+    """
     result = 1.0
     for predicate in predicates:
         result *= _selectivity(predicate)
@@ -80,8 +83,8 @@ def _selectivity(predicate: Scalar) -> float:
             assert_never(predicate)
 
 
-def filtered(rel: Rel) -> float:
-    """The share of rows that the filters at the top of a relation keep."""
+def filter_selectivity(rel: Rel) -> float:
+    """Return the fraction of rows that the filters at the top of a relation keep."""
     result = 1.0
     while isinstance(rel, algebra.Filter | algebra.Map | algebra.Project):
         if isinstance(rel, algebra.Filter):
@@ -91,35 +94,38 @@ def filtered(rel: Rel) -> float:
 
 
 @dataclass(slots=True, eq=False)
-class Sizes:
-    """About how many rows relations have, each looked at once; ids of lets are unique."""
+class CardinalityEstimates:
+    """Estimated row counts, computed once per relation.
+
+    The ids of lets must be unique.
+    """
 
     statistics: Statistics
     facts: Facts
-    _known: dict[Rel, float] = field(default_factory=dict)
+    _rows: dict[Rel, float] = field(default_factory=dict)
 
     def rows(self, rel: Rel) -> float:
-        """At least one."""
-        known = self._known.get(rel)
+        """Return the estimated number of rows, at least 1."""
+        known = self._rows.get(rel)
         if known is None:
             single = self.facts.at_most_one_row(rel)
-            known = self._known[rel] = 1.0 if single else max(1.0, self._rows_of(rel))
+            known = self._rows[rel] = 1.0 if single else max(1.0, self._estimate_rows(rel))
         return known
 
-    def _rows_of(self, rel: Rel) -> float:
+    def _estimate_rows(self, rel: Rel) -> float:
         match rel:
             case algebra.Get(name=name, is_table=is_table):
                 return float(self.statistics.rows(name) if is_table else 0) or DEFAULT_ROWS
             case algebra.Constant(rows=values):
                 return float(len(values))
             case algebra.LocalGet(id=id_):
-                return self.rows(self.facts.bound[id_]) if id_ in self.facts.bound else DEFAULT_ROWS
+                return self.rows(self.facts.let_values[id_]) if id_ in self.facts.let_values else DEFAULT_ROWS
             case algebra.Filter(input=source, predicates=predicates):
                 return self.rows(source) * selectivity(predicates)
             case algebra.Reduce(input=source) | algebra.Distinct(input=source):
                 return self.rows(source) * 0.5
             case algebra.Expand(input=source):
-                return self.rows(source) * EXPANDED
+                return self.rows(source) * EXPANSION_FACTOR
             case algebra.TopK(input=source, limit=limit, group=group):
                 most = self.rows(source)
                 return most if limit is None or group else min(most, float(limit))
@@ -128,7 +134,7 @@ class Sizes:
             case algebra.Threshold() | algebra.Single() | algebra.Window():
                 return self.rows(rel.input)
             case algebra.Join(inputs=inputs):
-                return max(self.rows(source) * filtered(source) for source in inputs)
+                return max(self.rows(source) * filter_selectivity(source) for source in inputs)
             case algebra.Union(inputs=inputs):
                 return sum(self.rows(source) for source in inputs if not isinstance(source, algebra.Negate))
             case algebra.Let(body=body):

@@ -1,9 +1,9 @@
 """Greedy join order: the sequence of lookups on each path of a delta join.
 
-:func:`classify` puts scalars that the predicates equate into equivalence classes. A delta join of n relations
-has n paths of n - 1 lookups. :func:`split` divides a large join: it joins the first few relations of one good
-order, joins that result with the next few, and so on. The number of lookups is then linear in n, at the cost
-of storing the intermediate results.
+:func:`classify` puts scalars that the predicates equate into equivalence classes. A delta join of
+n relations has n paths of n - 1 lookups. :func:`split` divides a large join: it joins the first
+few relations of one good order, joins that result with the next few, and so on. The number of
+lookups is then linear in n, but intermediate results are stored.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,61 +23,61 @@ from kpg.compiler.physical.join_problem import Problem, Slots, problem_of
 from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Scalar, columns, remap
-from kpg.runtime.types import BOOLEAN, same_words
+from kpg.runtime.types import BOOLEAN, have_same_words
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Class:
+class EquivalenceClass:
     """Scalars whose words are equal in every result row, with the relations that each reads.
 
-    ``strict``: an SQL equality is among the reasons, so that NULL is no match.
+    ``strict``: at least one SQL equality defines the class, so NULL matches nothing.
     """
 
     members: tuple[Scalar, ...]
     slots: tuple[Slots, ...]
     strict: bool
-    alone: Mapping[int, Scalar]
-    """For each relation that has members of its own, the first of them."""
+    own_members: Mapping[int, Scalar]
+    """For each relation, the first member that reads only that relation."""
     reads: Slots
-    """All relations that members read."""
+    """All relations that the members read."""
     joint: tuple[Slots, ...]
     """The relations that a member reads, for each that reads none or several."""
 
     def is_available(self, bound: Slots) -> bool:
-        """Whether a member can be computed from the bound relations."""
-        return not bound.isdisjoint(self.alone) or any(slots <= bound for slots in self.joint)
+        """Return whether a member can be computed from the bound relations."""
+        return not bound.isdisjoint(self.own_members) or any(slots <= bound for slots in self.joint)
 
-    def fresh(self, before: Slots, bound: Slots) -> list[Scalar]:
-        """The members that can be computed from the bound relations, but not from those bound before."""
+    def newly_available(self, before: Slots, bound: Slots) -> list[Scalar]:
+        """Return the members that can be computed from ``bound``, but not from ``before``."""
         both = zip(self.members, self.slots, strict=True)
         return [member for member, slots in both if slots <= bound and not slots <= before]
 
-    def late(self, bound: Slots) -> list[Scalar]:
-        """The members that cannot be computed yet."""
+    def unavailable(self, bound: Slots) -> list[Scalar]:
+        """Return the members that cannot be computed from the bound relations."""
         return [member for member, slots in zip(self.members, self.slots, strict=True) if not slots <= bound]
 
-    def test(self, left: Scalar, right: Scalar) -> Call:
-        """The predicate that two members are equal."""
+    def equality(self, left: Scalar, right: Scalar) -> Call:
+        """Return the predicate that two members are equal."""
         return Call("eq" if self.strict else "is_not_distinct", (left, right), BOOLEAN)
 
 
 @dataclass(frozen=True, slots=True)
-class Classes:
-    """The classes of a problem, and the predicates that they do not express."""
+class EquivalenceClasses:
+    """The equivalence classes of a problem, and the predicates that they do not imply."""
 
-    classes: tuple[Class, ...]
-    rest: tuple[Scalar, ...]
-    by_member: dict[Scalar, Class] = field(default_factory=dict, compare=False, repr=False)
+    classes: tuple[EquivalenceClass, ...]
+    other_predicates: tuple[Scalar, ...]
+    by_member: dict[Scalar, EquivalenceClass] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.by_member.update((member, one) for one in self.classes for member in one.members)
+        self.by_member.update((member, class_) for class_ in self.classes for member in class_.members)
 
-    def reading(self, slots: Slots) -> list[Class]:
-        """The classes with members over one of the relations."""
-        return [one for one in self.classes if not one.reads.isdisjoint(slots)]
+    def reading_any(self, slots: Slots) -> list[EquivalenceClass]:
+        """Return the classes that have a member over one of the relations."""
+        return [class_ for class_ in self.classes if not class_.reads.isdisjoint(slots)]
 
-    def of(self, scalar: Scalar) -> Class | None:
-        """The class that a scalar is a member of."""
+    def class_of(self, scalar: Scalar) -> EquivalenceClass | None:
+        """Return the class of a scalar, or None."""
         return self.by_member.get(scalar)
 
 
@@ -90,12 +90,12 @@ class _Group:
     last: int = 0
 
 
-def classify(problem: Problem) -> Classes:
-    """Sorts the predicates into equalities between relations and others."""
+def classify(problem: Problem) -> EquivalenceClasses:
+    """Divide the predicates into equivalence classes across relations and other predicates."""
     group_of: dict[Scalar, _Group] = {}
     rest: list[Scalar] = []
     for number, predicate in enumerate(problem.predicates):
-        if not _links(problem, predicate):
+        if not _is_equijoin(problem, predicate):
             rest.append(predicate)
             continue
         assert isinstance(predicate, Call)
@@ -110,10 +110,12 @@ def classify(problem: Problem) -> Classes:
         group_of.update(dict.fromkeys(predicate.args, group))
         group.strict, group.last = group.strict or predicate.function == "eq", number
     ordered = sorted({group.last: group for group in group_of.values()}.items())
-    return Classes(tuple(_class(problem, group.members, group.strict) for _, group in ordered), tuple(rest))
+    return EquivalenceClasses(
+        tuple(_class(problem, group.members, group.strict) for _, group in ordered), tuple(rest)
+    )
 
 
-def _class(problem: Problem, members: Iterable[Scalar], strict: bool) -> Class:
+def _class(problem: Problem, members: Iterable[Scalar], strict: bool) -> EquivalenceClass:
     ordered = tuple(sorted(members, key=lambda member: not isinstance(member, Column)))
     slots = tuple(map(problem.slots, ordered))
     alone: dict[int, Scalar] = {}
@@ -121,33 +123,33 @@ def _class(problem: Problem, members: Iterable[Scalar], strict: bool) -> Class:
         if len(read) == 1:
             alone.setdefault(min(read), member)
     joint = tuple(read for read in slots if len(read) != 1)
-    return Class(ordered, slots, strict, alone, frozenset[int]().union(*slots), joint)
+    return EquivalenceClass(ordered, slots, strict, alone, frozenset[int]().union(*slots), joint)
 
 
-def _links(problem: Problem, predicate: Scalar) -> bool:
+def _is_equijoin(problem: Problem, predicate: Scalar) -> bool:
     if not isinstance(predicate, Call) or predicate.function not in ("eq", "is_not_distinct"):
         return False
     left, right = predicate.args
     one, other = problem.slots(left), problem.slots(right)
-    return bool(one and other and one.isdisjoint(other)) and same_words(left.type, right.type)
+    return bool(one and other and one.isdisjoint(other)) and have_same_words(left.type, right.type)
 
 
 UNKNOWN_FAN_OUT: Final = 10.0
-"""What a lookup finds if nothing is known of the values there: more than by a key, less than all."""
-LEAST_FAN_OUT: Final = 2.0
-"""What a lookup by less than a unique key finds at least, as far as planning is concerned."""
+"""Estimated matches of a lookup without statistics: more than by a key, less than all rows."""
+MIN_FAN_OUT: Final = 2.0
+"""Minimum estimated matches of a lookup that does not cover a unique key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Relation ``slot`` is looked up by ``key``: for each class, its member there."""
+    """A lookup of relation ``slot`` by ``key``: equivalence classes with the relation's member of each."""
 
     slot: int
-    key: tuple[tuple[Class, Scalar], ...]
+    key: tuple[tuple[EquivalenceClass, Scalar], ...]
 
 
-def fan_out(problem: Problem, slot: int, key: Iterable[tuple[Class, Scalar]]) -> float:
-    """About how many rows of a relation agree on the key."""
+def fan_out(problem: Problem, slot: int, key: Iterable[tuple[EquivalenceClass, Scalar]]) -> float:
+    """Return the estimated number of rows of a relation that match a key."""
     relation = problem.relations[slot]
     pairs = tuple(key)
     if any(one <= {member for _, member in pairs} for one in relation.keys):
@@ -157,76 +159,79 @@ def fan_out(problem: Problem, slot: int, key: Iterable[tuple[Class, Scalar]]) ->
     domains = [_domain(problem, one) for one, _ in pairs]
     known = [domain for domain in domains if domain is not None]
     if not known:
-        return max(LEAST_FAN_OUT, min(UNKNOWN_FAN_OUT, relation.rows))
+        return max(MIN_FAN_OUT, min(UNKNOWN_FAN_OUT, relation.rows))
     product = 1.0
     for domain in known:
         product *= domain
-    return max(LEAST_FAN_OUT, relation.rows / product)
+    return max(MIN_FAN_OUT, relation.rows / product)
 
 
-def _domain(problem: Problem, one: Class) -> float | None:
-    """How many values the class takes: the size of a relation that it is a unique key of."""
-    if one not in problem.domains:
-        keys = {frozenset((member,)) for member in one.members}
+def _domain(problem: Problem, class_: EquivalenceClass) -> float | None:
+    """Return the estimated distinct values of a class: the rows of a relation of which it is a unique key."""
+    if class_ not in problem.domains:
+        keys = {frozenset((member,)) for member in class_.members}
         sizes = (relation.rows for relation in problem.relations if not keys.isdisjoint(relation.keys))
-        problem.domains[one] = min(sizes, default=None)
-    return problem.domains[one]
+        problem.domains[class_] = min(sizes, default=None)
+    return problem.domains[class_]
 
 
-def lookup_orders(problem: Problem, classes: Classes) -> tuple[tuple[Step, ...], ...]:
-    """For each relation, the order in which the path of its changes looks the others up."""
-    ordering = _Ordering.of(problem, classes)
+def lookup_orders(problem: Problem, classes: EquivalenceClasses) -> tuple[tuple[Step, ...], ...]:
+    """Return for each relation the order in which the path of its changes looks up the others."""
+    ordering = _JoinGraph.create(problem, classes)
     return tuple(ordering.order(start) for start in range(len(problem.relations)))
 
 
-def lookup_order(problem: Problem, classes: Classes, start: int) -> tuple[Step, ...]:
-    """The order of one of the paths: that of the changes of relation ``start``."""
-    return _Ordering.of(problem, classes).order(start)
+def lookup_order(problem: Problem, classes: EquivalenceClasses, start: int) -> tuple[Step, ...]:
+    """Return the lookup order of one path, for the changes of relation ``start``."""
+    return _JoinGraph.create(problem, classes).order(start)
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """The lookup of a relation, and what it is judged by: the least is taken."""
+    """A possible next lookup.
+
+    The one with the least rank is chosen.
+    """
 
     rank: tuple[bool, float, float, int]
     step: Step
 
 
 @dataclass(frozen=True, slots=True)
-class _Ordering:
-    """What the paths of a join have in common, by relation."""
+class _JoinGraph:
+    """Properties of the relations that all paths of a join use, by relation."""
 
     problem: Problem
-    members: tuple[tuple[tuple[Class, Scalar], ...], ...]
-    """The classes that the relation has a member of, with that member."""
-    kept: tuple[float, ...]
-    """The share of the relation's rows that its own predicates keep."""
-    joint: tuple[tuple[Scalar, ...], ...]
-    """The other predicates that read the relation, and more."""
-    reading: tuple[tuple[Class, ...], ...]
+    members: tuple[tuple[tuple[EquivalenceClass, Scalar], ...], ...]
+    """Equivalence classes of which the relation has a member, with that member."""
+    selectivities: tuple[float, ...]
+    """Fraction of the relation's rows that its own predicates keep."""
+    joint_predicates: tuple[tuple[Scalar, ...], ...]
+    """Other predicates that read the relation and at least one more."""
+    reading: tuple[tuple[EquivalenceClass, ...], ...]
     """The classes that read the relation."""
-    near: tuple[Slots, ...]
-    """The relations of which some other predicate reads the relation too."""
+    neighbors: tuple[Slots, ...]
+    """Relations whose lookups can change when this one is bound."""
 
     @staticmethod
-    def of(problem: Problem, classes: Classes) -> "_Ordering":
+    def create(problem: Problem, classes: EquivalenceClasses) -> "_JoinGraph":
         slots = range(len(problem.relations))
         own: list[list[Scalar]] = [[] for _ in slots]
         joint: list[list[Scalar]] = [[] for _ in slots]
-        for predicate in classes.rest:
+        for predicate in classes.other_predicates:
             read = problem.slots(predicate)
             for slot in read:
                 (joint if len(read) > 1 else own)[slot].append(predicate)
-        shares = tuple(selectivity(own[slot]) * problem.relations[slot].passing for slot in slots)
+        shares = tuple(selectivity(own[slot]) * problem.relations[slot].selectivity for slot in slots)
         near = tuple(frozenset[int]().union(*map(problem.slots, predicates)) for predicates in joint)
-        members: list[list[tuple[Class, Scalar]]] = [[] for _ in slots]
-        reading: list[list[Class]] = [[] for _ in slots]
-        for one in classes.classes:
-            for slot, member in one.alone.items():
-                members[slot].append((one, member))
-            for slot in one.reads:
-                reading[slot].append(one)
-        return _Ordering(
+        members: list[list[tuple[EquivalenceClass, Scalar]]] = [[] for _ in slots]
+        reading: list[list[EquivalenceClass]] = [[] for _ in slots]
+        for class_ in classes.classes:
+            for slot, member in class_.own_members.items():
+                members[slot].append((class_, member))
+            for slot in class_.reads:
+                reading[slot].append(class_)
+        return _JoinGraph(
             problem,
             tuple(map(tuple, members)),
             shares,
@@ -236,34 +241,38 @@ class _Ordering:
         )
 
     def order(self, start: int) -> tuple[Step, ...]:
-        """All relations but ``start``, each time the one after which the fewest rows are expected.
+        """Return all relations but ``start``, greedily by the fewest expected rows.
 
-        Relations without an equality to the bound ones come last, but for those of one row. An order that
-        is given is followed.
+        Relations without an equality to the bound ones come last, except single-row relations. An order
+        fixed by the problem is used unchanged.
         """
         bound: Slots = frozenset((start,))
-        given = self.problem.orders[start] if self.problem.orders else ()
-        if given:
-            return tuple(self._step(bound.union(given[:place]), slot) for place, slot in enumerate(given))
-        left = {slot: self._candidate(bound, slot) for slot in range(len(self.near)) if slot != start}
+        fixed_order = self.problem.orders[start] if self.problem.orders else ()
+        if fixed_order:
+            return tuple(
+                self._step(bound.union(fixed_order[:place]), slot) for place, slot in enumerate(fixed_order)
+            )
+        candidates = {
+            slot: self._candidate(bound, slot) for slot in range(len(self.neighbors)) if slot != start
+        }
         number = count()  # candidates of one rank are not compared
-        queue = [(candidate.rank, next(number), candidate) for candidate in left.values()]
+        queue = [(candidate.rank, next(number), candidate) for candidate in candidates.values()]
         heapify(queue)
         steps: list[Step] = []
-        while left:
+        while candidates:
             _, _, candidate = heappop(queue)
             best = candidate.step
-            if left.get(best.slot) is not candidate:
+            if candidates.get(best.slot) is not candidate:
                 continue  # there is a newer candidate for the relation
             steps.append(best)
-            del left[best.slot]
+            del candidates[best.slot]
             before, bound = bound, bound | {best.slot}
-            changed = set(self.near[best.slot])
+            changed = set(self.neighbors[best.slot])
             for one in self.reading[best.slot]:
                 if not one.is_available(before) and one.is_available(bound):
-                    changed.update(one.alone)
-            for slot in changed & left.keys():
-                left[slot] = candidate = self._candidate(bound, slot)
+                    changed.update(one.own_members)
+            for slot in changed & candidates.keys():
+                candidates[slot] = candidate = self._candidate(bound, slot)
                 heappush(queue, (candidate.rank, next(number), candidate))
         return tuple(steps)
 
@@ -271,49 +280,50 @@ class _Ordering:
         step = self._step(bound, slot)
         matches = fan_out(self.problem, slot, step.key)
         after = bound | {slot}
-        joint = selectivity(p for p in self.joint[slot] if self.problem.slots(p) <= after)
-        loose = not step.key and not self.problem.relations[slot].is_single
-        return _Candidate((loose, round(matches * self.kept[slot] * joint, 6), round(matches, 6), slot), step)
+        joint = selectivity(p for p in self.joint_predicates[slot] if self.problem.slots(p) <= after)
+        is_product = not step.key and not self.problem.relations[slot].is_single
+        return _Candidate(
+            (is_product, round(matches * self.selectivities[slot] * joint, 6), round(matches, 6), slot), step
+        )
 
     def _step(self, bound: Slots, slot: int) -> Step:
-        """The lookup of a relation by all that equates it with the bound ones.
-
-        A base table's rowid is key enough.
-        """
+        """Return the lookup of a relation by all members that equal a bound scalar, or by its rowid alone."""
         key = tuple(pair for pair in self.members[slot] if pair[0].is_available(bound))
         relation = self.problem.relations[slot]
         by_rowid = tuple(pair for pair in key if relation.table is not None and pair[1] == relation.rowid)
         return Step(slot, by_rowid or key)
 
 
-MOST: Final = 12
-"""A join of more relations is split."""
-PART: Final = 8
-"""How many relations are joined at once then."""
+MAX_RELATIONS: Final = 12
+"""Maximum number of relations of a join that is not split."""
+SPLIT_SIZE: Final = 8
+"""Number of relations of each part of a split join."""
 
 
 def split(planning: Planning, join: algebra.Join) -> Rel:
-    """The join's rows by joins of a few relations each."""
+    """Return the rows of the join by a sequence of joins of a few relations each."""
     problem = problem_of(planning, join, Mfp((), all_columns(join)))
     loose = _loose_rows(problem, join)
-    if len(loose) > PART:
+    if len(loose) > SPLIT_SIZE:
         return _with_product(join, loose)
-    sizes = [relation.rows * relation.passing for relation in problem.relations]
+    sizes = [relation.rows * relation.selectivity for relation in problem.relations]
     first = sizes.index(min(sizes))
     order = [first, *(step.slot for step in lookup_order(problem, classify(problem), first))]
     starts = _starts(join)
-    classes = _classes(join.on)
+    classes = _equal_scalars(join.on)
     result, places = join.inputs[first], {starts[first] + i: i for i in range(width(join.inputs[first]))}
-    done: set[Scalar] = set()
-    for begin in range(1, len(order), PART - 1):
+    applied: set[Scalar] = set()
+    for begin in range(1, len(order), SPLIT_SIZE - 1):
         sources: list[Rel] = [result]
-        for slot in order[begin : begin + PART - 1]:
+        for slot in order[begin : begin + SPLIT_SIZE - 1]:
             at = sum(map(width, sources))
             places.update((starts[slot] + i, at + i) for i in range(width(join.inputs[slot])))
             sources.append(join.inputs[slot])
-        on = [test for test in (*_equal(classes, places), *join.on) if columns(test) <= places.keys()]
-        fresh = [test for test in dict.fromkeys(on) if test not in done]
-        done.update(fresh)
+        on = [
+            test for test in (*_class_equalities(classes, places), *join.on) if columns(test) <= places.keys()
+        ]
+        fresh = [test for test in dict.fromkeys(on) if test not in applied]
+        applied.update(fresh)
         tests = conjuncts(remap(test, places.__getitem__) for test in fresh)
         result = algebra.Join(tuple(sources), tests)
     return algebra.Project(result, tuple(places[column] for column in range(width(join))))
@@ -343,7 +353,7 @@ def _with_product(join: algebra.Join, slots: Sequence[int]) -> Rel:
         at += width(join.inputs[slot])
     level = [join.inputs[slot] for slot in slots]
     while len(level) > 1:
-        parts = [tuple(level[begin : begin + PART]) for begin in range(0, len(level), PART)]
+        parts = [tuple(level[begin : begin + SPLIT_SIZE]) for begin in range(0, len(level), SPLIT_SIZE)]
         level = [algebra.Join(part, ()) if len(part) > 1 else part[0] for part in parts]
     others = tuple(source for slot, source in enumerate(join.inputs) if slot not in inside)
     on = tuple(remap(test, places.__getitem__) for test in join.on)
@@ -352,32 +362,34 @@ def _with_product(join: algebra.Join, slots: Sequence[int]) -> Rel:
 
 
 def _starts(join: algebra.Join) -> list[int]:
-    """The number of each input's first column."""
+    """Return the number of each input's first column."""
     starts = [0]
     for source in join.inputs:
         starts.append(starts[-1] + width(source))
     return starts
 
 
-def _classes(predicates: Iterable[Scalar]) -> list[tuple[list[Scalar], bool]]:
-    """Scalars that are equal to each other, and whether NULL is no match for NULL."""
+def _equal_scalars(predicates: Iterable[Scalar]) -> list[tuple[list[Scalar], bool]]:
+    """Return classes of equal scalars, and whether NULL matches nothing in each."""
     classes: list[tuple[list[Scalar], bool]] = []
     for predicate in predicates:
         for left, right in equalities([predicate]):
-            if not same_words(left.type, right.type) or not columns(left) or not columns(right):
+            if not have_same_words(left.type, right.type) or not columns(left) or not columns(right):
                 continue
-            touched = [one for one in classes if left in one[0] or right in one[0]]
-            classes = [one for one in classes if not any(one is other for other in touched)]
-            members = dict.fromkeys((*(member for one in touched for member in one[0]), left, right))
-            strict = any(one[1] for one in touched) or (
+            merged = [class_ for class_ in classes if left in class_[0] or right in class_[0]]
+            classes = [class_ for class_ in classes if not any(class_ is other for other in merged)]
+            members = dict.fromkeys((*(member for class_ in merged for member in class_[0]), left, right))
+            strict = any(class_[1] for class_ in merged) or (
                 isinstance(predicate, Call) and predicate.function == "eq"
             )
             classes.append((list(members), strict))
     return classes
 
 
-def _equal(classes: Sequence[tuple[list[Scalar], bool]], places: Mapping[int, int]) -> Iterator[Scalar]:
-    """That the members of each class are equal, as far as they are there."""
+def _class_equalities(
+    classes: Sequence[tuple[list[Scalar], bool]], places: Mapping[int, int]
+) -> Iterator[Scalar]:
+    """Yield the equalities between the members of each class whose columns are in ``places``."""
     for members, strict in classes:
         here = [member for member in members if columns(member) <= places.keys()]
         for member in here[1:]:

@@ -1,7 +1,8 @@
 """A join as the planner sees it: a list of relations, and predicates over all their columns.
 
-Columns are numbered across all relations. A base table contributes only its rowid, and its columns are
-``Fetch`` scalars over it. A derived relation contributes its columns, which may include rowids.
+Columns are numbered across all relations. A base table contributes only its rowid, and its
+columns are ``Fetch`` scalars over the rowid. A derived relation contributes its columns, which
+may include rowids.
 """
 
 from collections.abc import Sequence
@@ -10,8 +11,15 @@ from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
-from kpg.compiler.algebra.scalars import LAX, NEVER_NULL, all_columns, conjuncts, makes_null, substitute
-from kpg.compiler.physical.cardinality import filtered
+from kpg.compiler.algebra.scalars import (
+    NEVER_NULL,
+    NON_STRICT,
+    all_columns,
+    can_introduce_null,
+    conjuncts,
+    substitute,
+)
+from kpg.compiler.physical.cardinality import filter_selectivity
 from kpg.compiler.physical.context import Planning
 from kpg.runtime.errors import InternalError
 from kpg.runtime.plan import Mfp, Ref
@@ -24,37 +32,37 @@ Slots = frozenset[int]
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """One input of a join, with its columns in ``start .. stop`` of the global numbering."""
+    """An input of a join, with columns ``start .. stop`` in the numbering of the problem."""
 
     start: int
     stop: int
     source: Rel | Ref
-    """A base table's Get, a derived relation, or a stream that is planned already."""
+    """A base table's Get, a derived relation, or a stream that is already planned."""
     keys: tuple[frozenset[Scalar], ...]
     rows: float
-    passing: float
-    """The share of rows that the filters inside a derived relation keep."""
+    selectivity: float
+    """Estimated fraction of rows that the filters inside a derived relation keep."""
     never_null: frozenset[Scalar]
     types: tuple[Type, ...]
-    early: bool = False
-    """Whether a base table is present with its columns, as a derived relation is."""
+    early_materialization: bool = False
+    """Whether a base table contributes its columns, as a derived relation does."""
 
     @property
     def table(self) -> str | None:
-        """The name of the base table, if it is one."""
+        """Name of the base table, or None."""
         source = self.source
-        if self.early or not isinstance(source, algebra.Get):
+        if self.early_materialization or not isinstance(source, algebra.Get):
             return None
         return source.name if source.is_table else None
 
     @property
     def rowid(self) -> Column:
-        """The one column that a base table is present with."""
+        """The rowid, the only column that a base table contributes."""
         return Column(self.stop - 1, ROWID)
 
     @property
     def is_single(self) -> bool:
-        """Whether there is at most one row."""
+        """Whether the relation has at most one row."""
         return frozenset() in self.keys
 
 
@@ -66,17 +74,17 @@ class Problem:
     predicates: tuple[Scalar, ...]
     outputs: tuple[Scalar, ...]
     orders: tuple[tuple[int, ...], ...] = ()
-    """As a join's."""
-    known: dict[Scalar, Slots] = field(default_factory=dict, compare=False, repr=False)
-    """What :meth:`slots` has found."""
+    """Fixed lookup orders, as in ``rel.Join``."""
+    slots_cache: dict[Scalar, Slots] = field(default_factory=dict, compare=False, repr=False)
+    """Cache of :meth:`slots`."""
     domains: dict[object, float | None] = field(default_factory=dict, compare=False, repr=False)
-    """About how many values the classes of its scalars take, as far as that was asked for."""
+    """Cache of the estimated number of distinct values per equivalence class."""
 
     def slots(self, scalar: Scalar) -> Slots:
-        """The relations that a scalar reads, by their place in the problem."""
-        result = self.known.get(scalar)
+        """Return the positions of the relations that a scalar reads."""
+        result = self.slots_cache.get(scalar)
         if result is None:
-            result = self.known[scalar] = frozenset(map(self._owner, columns(scalar)))
+            result = self.slots_cache[scalar] = frozenset(map(self._owner, columns(scalar)))
         return result
 
     def _owner(self, column: int) -> int:
@@ -86,16 +94,16 @@ class Problem:
         raise InternalError(f"no relation of the join has column {column}")
 
     def can_be_null(self, scalar: Scalar) -> bool:
-        """Whether a scalar can be NULL, judged by the columns it reads."""
+        """Return whether the scalar can be NULL, given the columns that cannot."""
         if any(scalar in relation.never_null for relation in self.relations):
             return False
         match scalar:
             case Call(function=function, args=args):
                 if function in NEVER_NULL:
                     return False
-                if function in LAX or any(self.can_be_null(arg) for arg in args):
+                if function in NON_STRICT or any(self.can_be_null(arg) for arg in args):
                     return True
-                return makes_null(scalar)
+                return can_introduce_null(scalar)
             case Literal(value=value):
                 return value is None
             case Column() | If() | Fetch():
@@ -105,13 +113,15 @@ class Problem:
 
 
 def problem_of(planning: Planning, join: algebra.Join, mfp: Mfp) -> Problem:
-    """The mfp over the join's rows as one problem."""
+    """Return the mfp over the join's rows as a problem."""
     relations: list[Relation] = []
     values: list[Scalar] = []
     predicates: list[Scalar] = []
     start = 0
     for source in join.inputs:
-        core, over_core = _peeled(source, early=planning.storage.early)
+        core, over_core = _peel_base_table(
+            source, early_materialization=planning.column_origins.early_materialization
+        )
         base = _global_columns(planning, core, start)
         relation = _relation(planning, core, base, start)
         predicates += [substitute(predicate, base) for predicate in over_core.predicates]
@@ -123,17 +133,17 @@ def problem_of(planning: Planning, join: algebra.Join, mfp: Mfp) -> Problem:
     return Problem(tuple(relations), conjuncts(predicates), outputs, join.orders)
 
 
-def _peeled(rel: Rel, *, early: bool) -> tuple[Rel, Mfp]:
-    """A base table below maps, filters and projections, and these as an mfp; another relation as it is.
+def _peel_base_table(rel: Rel, *, early_materialization: bool) -> tuple[Rel, Mfp]:
+    """Return a base table below maps, filters and projections, and these as an mfp.
 
-    So is a base table whose columns are read early.
+    Any other relation is returned unchanged, and so is every relation under early materialization.
     """
     layers: list[algebra.Map | algebra.Filter | algebra.Project] = []
     core = rel
     while isinstance(core, algebra.Map | algebra.Filter | algebra.Project):
         layers.append(core)
         core = core.input
-    if early or not (isinstance(core, algebra.Get) and core.is_table):
+    if early_materialization or not (isinstance(core, algebra.Get) and core.is_table):
         core, layers = rel, []
     values: list[Scalar] = [*all_columns(core)]
     predicates: list[Scalar] = []
@@ -151,18 +161,25 @@ def _peeled(rel: Rel, *, early: bool) -> tuple[Rel, Mfp]:
 
 
 def _relation(planning: Planning, core: Rel, base: Sequence[Scalar], start: int) -> Relation:
-    """The relation with columns ``base``, those that it is present with numbered from ``start``."""
+    """Return the relation with columns ``base``.
+
+    The columns that it contributes are numbered from ``start``.
+    """
     types = algebra.types(core)
     flags = planning.facts.nullable(core)
     keys = tuple(frozenset(base[column] for column in key) for key in planning.facts.unique_keys(core))
-    size = planning.sizes.rows(core)
+    size = planning.estimates.rows(core)
     if isinstance(core, algebra.Get) and core.is_table and len(core.keys) > 1:
-        planning.access.primary.setdefault(core.name, core.keys[0])
-    present = frozenset(column for column, flag in zip(base, flags, strict=True) if not flag)
-    early = planning.storage.early
-    return Relation(start, start + len(types), core, keys, size, filtered(core), present, types, early)
+        planning.access.primary_keys.setdefault(core.name, core.keys[0])
+    not_null = frozenset(column for column, flag in zip(base, flags, strict=True) if not flag)
+    early = planning.column_origins.early_materialization
+    return Relation(
+        start, start + len(types), core, keys, size, filter_selectivity(core), not_null, types, early
+    )
 
 
 def _global_columns(planning: Planning, core: Rel, start: int) -> Sequence[Scalar]:
-    """The relation's columns as scalars over those that it is present with."""
-    return [remap(scalar, lambda column: column + start) for scalar in planning.storage.late_columns(core)]
+    """Return the relation's columns as scalars over those that it contributes to the problem."""
+    return [
+        remap(scalar, lambda column: column + start) for scalar in planning.column_origins.late_columns(core)
+    ]

@@ -1,9 +1,9 @@
-"""Lowering of relational algebra to the dataflow plan: nodes first, then the arrangements for their lookups.
+"""Lowering of relational algebra to the dataflow plan.
 
-The map-filter-project above a relation is pushed into its operator. A recursive relation becomes a loop,
-whose body holds only nodes that depend on the recursion. A window function reads an arrangement that keeps
-each partition in order. A set-returning function computes its arguments beside the columns that the query
-keeps.
+The map-filter-project above a relation is pushed into its operator. A recursive relation becomes
+a loop, whose body holds only nodes that depend on the recursion. A window function reads an
+arrangement that keeps each partition in order. A set-returning function computes its arguments
+next to the columns that the query keeps.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,11 +14,11 @@ from typing import Final, assert_never
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.facts import Facts
 from kpg.compiler.algebra.rel import Rel, types
-from kpg.compiler.algebra.scalars import all_columns, conjuncts, is_total, written_size
+from kpg.compiler.algebra.scalars import all_columns, conjuncts, is_total, size_after_substitution
 from kpg.compiler.algebra.traverse import let_values, recursions, walk, width, with_unique_ids
-from kpg.compiler.physical.access_paths import Storage
-from kpg.compiler.physical.cardinality import Sizes, Statistics
-from kpg.compiler.physical.context import Builder, Deferred, Planning, compose, identity
+from kpg.compiler.physical.access_paths import ColumnOrigins
+from kpg.compiler.physical.cardinality import CardinalityEstimates, Statistics
+from kpg.compiler.physical.context import Builder, DeferredNode, Planning, compose, identity
 from kpg.compiler.physical.join_problem import problem_of
 from kpg.compiler.physical.reduce import SortKey, ordered_rows, plan_reduce, plan_topk
 from kpg.runtime import plan
@@ -33,99 +33,105 @@ from kpg.runtime.types import ROWID
 
 @dataclass(slots=True, eq=False)
 class BodyBuilder(Builder):
-    """The nodes of a loop's body. One that reads only what enters the loop is put outside, and enters."""
+    """Builder of a loop's body.
 
-    around: Builder = field(kw_only=True)
-    entered: dict[Ref, Ref] = field(default_factory=dict)
-    """The outer node that each Enter node of the body stands for."""
-    entries: dict[Ref, Ref] = field(default_factory=dict)
-    """The Enter node of each outer node."""
+    A loop-invariant node is added to the outer builder and enters the loop.
+    """
+
+    outer: Builder = field(kw_only=True)
+    outer_refs: dict[Ref, Ref] = field(default_factory=dict)
+    """Outer node of each Enter node in the body."""
+    enter_refs: dict[Ref, Ref] = field(default_factory=dict)
+    """Enter node in the body of each outer node."""
 
     def enter(self, outer: Ref) -> Ref:
-        """The place in the body of a node outside."""
-        place = self.entries.get(outer)
+        """Return the position of the Enter node for an outer node."""
+        place = self.enter_refs.get(outer)
         if place is None:
-            place = self.entries[outer] = self.defer(plan.Enter(outer), self.around.types[outer])
-            self.entered[place] = outer
+            place = self.enter_refs[outer] = self.defer(plan.Enter(outer), self.outer.types[outer])
+            self.outer_refs[place] = outer
         return place
 
     def add(self, node: AnyNode, types: Types | None = None) -> Ref:
-        """As in any builder, for a node that depends on the recursion, or on the way of a join that does."""
+        """Add a node to the body if it depends on the recursion or is on a join's path, else outside."""
         own = isinstance(node, plan.Variable | plan.Enter | plan.Delta | plan.HalfJoin)
-        if own or not all(ref in self.entered for ref in plan.inputs(node)):
+        if own or not all(ref in self.outer_refs for ref in plan.inputs(node)):
             return Builder.add(self, node, types)
-        return self.enter(self.around.add(plan.moved(node, self.entered.__getitem__), types))
+        return self.enter(self.outer.add(plan.renumber_inputs(node, self.outer_refs.__getitem__), types))
 
 
 def plan_loop(planning: Planning, rec: algebra.LetRec, mfp: Mfp) -> Ref:
-    """A stream of the mfp over the recursion's body, its relations being the fixed point."""
-    builder = BodyBuilder(around=planning.builder)
-    inner = replace(planning, builder=builder, around=planning, lowered={}, recursive={})
+    """Return a stream of the mfp over the body of ``rec``, in which its ids are the fixed point."""
+    builder = BodyBuilder(outer=planning.builder)
+    inner = replace(planning, builder=builder, outer=planning, streams={}, recursive_streams={})
     for index, (id_, row_types) in enumerate(zip(rec.ids, rec.types, strict=True)):
-        inner.recursive[id_] = builder.add(plan.Variable(index, row_types))
+        inner.recursive_streams[id_] = builder.add(plan.Variable(index, row_types))
     results = []
     for value in rec.values:
         results.append(inner.lower(inner, value, Mfp((), all_columns(value))))
     loop = planning.builder.defer(partial(_loop, builder, rec, tuple(results)), ())
     for index, id_ in enumerate(rec.ids):
         leave = plan.Leave(loop, index)
-        planning.recursive[id_] = planning.builder.add(leave, builder.types[results[index]])
+        planning.recursive_streams[id_] = planning.builder.add(leave, builder.types[results[index]])
     return planning.lower(planning, rec.body, mfp)
 
 
 def _loop(builder: BodyBuilder, rec: algebra.LetRec, results: tuple[Ref, ...]) -> plan.Loop:
-    nodes, places = builder.listed(results)
+    nodes, places = builder.list_nodes(results)
     return plan.Loop(nodes, places, rec.limit, rec.error_at_limit)
 
 
-def is_invariant(planning: Planning, rel: Rel) -> bool:
-    """Whether ``rel`` reads no relation of the loop that is being planned, by a let neither."""
-    return not (planning.recursive.keys() & _read(planning, rel))
+def is_loop_invariant(planning: Planning, rel: Rel) -> bool:
+    """Return whether ``rel`` reads no relation of the loop being planned, directly or through a let."""
+    return not (planning.recursive_streams.keys() & _read_ids(planning, rel))
 
 
-def _read(planning: Planning, rel: Rel) -> frozenset[str]:
-    """The ids of all lets, recursive or not, that a relation reads, directly or by other lets."""
-    known = planning.reads.get(rel)
+def _read_ids(planning: Planning, rel: Rel) -> frozenset[str]:
+    """Return the ids of all lets, recursive or not, that a relation reads directly or through other lets."""
+    known = planning.let_ids.get(rel)
     if known is None:
         found = {node.id for node in walk(rel) if isinstance(node, algebra.LocalGet)}
         for id_ in tuple(found):
-            if id_ in planning.facts.bound:
-                found |= _read(planning, planning.facts.bound[id_])
-        known = planning.reads[rel] = frozenset(found)
+            if id_ in planning.facts.let_values:
+                found |= _read_ids(planning, planning.facts.let_values[id_])
+        known = planning.let_ids[rel] = frozenset(found)
     return known
 
 
-MOST_NODES: Final = 5000
-"""A map is a step of its own where writing it out in the step above would take more scalar nodes."""
+MAX_NODES: Final = 5000
+"""Maximum number of scalar nodes that merging a map into the step above may produce."""
 
 
 def lower(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
-    """A stream of ``mfp`` over the rows of ``rel``, planned once, and around a loop if that is possible."""
-    around, builder = planning.around, planning.builder
-    if around is not None and isinstance(builder, BodyBuilder) and is_invariant(planning, rel):
+    """Return a stream of ``mfp`` over the rows of ``rel``.
+
+    It is planned once, and outside of a loop if possible.
+    """
+    around, builder = planning.outer, planning.builder
+    if around is not None and isinstance(builder, BodyBuilder) and is_loop_invariant(planning, rel):
         return builder.enter(lower(around, rel, mfp))
-    known = planning.lowered.get((rel, mfp))
+    known = planning.streams.get((rel, mfp))
     if known is None:
-        known = planning.lowered[rel, mfp] = _lowered(planning, rel, mfp)
+        known = planning.streams[rel, mfp] = _lower_node(planning, rel, mfp)
     return known
 
 
-def _lowered(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
+def _lower_node(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
     checkpoint()
     builder = planning.builder
     if isinstance(rel, algebra.Join | algebra.Union) and not all(
         map(is_total, (*mfp.predicates, *mfp.outputs))
     ):
-        return _in_two(planning, rel, mfp)
+        return _lower_in_two_steps(planning, rel, mfp)
     match rel:
         case algebra.Get():
-            return _get(planning, rel, mfp)
+            return _lower_get(planning, rel, mfp)
         case algebra.Constant(rows=rows, types=types):
             return builder.linear(builder.add(plan.Constant(rows, types)), mfp)
         case algebra.LocalGet(id=id_):
-            return _local(planning, id_, mfp)
+            return _lower_local(planning, id_, mfp)
         case algebra.Map(input=source, scalars=scalars):
-            return _map(planning, source, scalars, mfp)
+            return _lower_map(planning, source, scalars, mfp)
         case algebra.Filter(input=source, predicates=predicates):
             return lower(planning, source, Mfp(conjuncts((*predicates, *mfp.predicates)), mfp.outputs))
         case algebra.Project(input=source, columns=chosen):
@@ -133,9 +139,9 @@ def _lowered(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
             return lower(planning, source, compose(mfp, [columns[column] for column in chosen]))
         case algebra.Join():
             from kpg.compiler.physical.join import plan_join  # lazy: there may be no join
-            from kpg.compiler.physical.join_order import MOST, split  # lazy: there may be no join
+            from kpg.compiler.physical.join_order import MAX_RELATIONS, split  # lazy: there may be no join
 
-            if len(rel.inputs) > MOST and not rel.orders:
+            if len(rel.inputs) > MAX_RELATIONS and not rel.orders:
                 return lower(planning, split(planning, rel), mfp)
 
             return plan_join(planning, problem_of(planning, rel, mfp))
@@ -148,16 +154,16 @@ def _lowered(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
         case algebra.Window():
             return plan_window(planning, rel, mfp)
         case algebra.Distinct(input=source):
-            return _distinct(planning, source, mfp)
+            return _lower_distinct(planning, source, mfp)
         case algebra.Threshold(input=source):
-            ref = builder.add(plan.Threshold(lower(planning, source, _all(source))))
+            ref = builder.add(plan.Threshold(lower(planning, source, _all_columns(source))))
             return builder.linear(ref, mfp)
         case algebra.Negate(input=source):
             return builder.add(plan.Negate(lower(planning, source, mfp)))
         case algebra.Union(inputs=inputs):
             return builder.add(plan.Concat(tuple(lower(planning, source, mfp) for source in inputs)))
         case algebra.Single(input=source, group=group):
-            return _single(planning, source, group, mfp, rel.place)
+            return _lower_single(planning, source, group, mfp, rel.place)
         case algebra.Let(body=body):
             return lower(planning, body, mfp)
         case algebra.LetRec():
@@ -166,10 +172,11 @@ def _lowered(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
             assert_never(rel)
 
 
-def _in_two(planning: Planning, rel: algebra.Join | algebra.Union, mfp: Mfp) -> Ref:
-    """What may fail as a step of its own: rows that come in one part of the relation may go in another.
+def _lower_in_two_steps(planning: Planning, rel: algebra.Join | algebra.Union, mfp: Mfp) -> Ref:
+    """Evaluate scalars that can fail in a separate step, above the join or union.
 
-    A step finds those that cancel out (``runtime.operators.linear.apply_all``), a part alone cannot.
+    Rows from one part of the relation may cancel with rows from another. Only a separate step sees
+    which rows remain (``runtime.operators.linear.apply_mfp_to_parts``).
     """
     early = tuple(test for test in mfp.predicates if is_total(test))
     late = tuple(test for test in mfp.predicates if test not in early)
@@ -177,38 +184,41 @@ def _in_two(planning: Planning, rel: algebra.Join | algebra.Union, mfp: Mfp) -> 
     types = algebra.types(rel)
     ref = lower(planning, rel, Mfp(early, tuple(Column(place, types[place]) for place in places)))
 
-    def moved(scalar: Scalar) -> Scalar:
+    def renumber(scalar: Scalar) -> Scalar:
         return remap(scalar, places.index)
 
-    return planning.builder.linear(ref, Mfp(tuple(map(moved, late)), tuple(map(moved, mfp.outputs))))
+    return planning.builder.linear(ref, Mfp(tuple(map(renumber, late)), tuple(map(renumber, mfp.outputs))))
 
 
-def _all(rel: Rel) -> Mfp:
+def _all_columns(rel: Rel) -> Mfp:
     return Mfp((), all_columns(rel))
 
 
-def _map(planning: Planning, source: Rel, scalars: tuple[Scalar, ...], mfp: Mfp) -> Ref:
+def _lower_map(planning: Planning, source: Rel, scalars: tuple[Scalar, ...], mfp: Mfp) -> Ref:
     values = (*all_columns(source), *scalars)
-    if written_size((*mfp.predicates, *mfp.outputs), values) > MOST_NODES:
+    if size_after_substitution((*mfp.predicates, *mfp.outputs), values) > MAX_NODES:
         return planning.builder.linear(lower(planning, source, Mfp((), values)), mfp)
     return lower(planning, source, compose(mfp, values))
 
 
-def _local(planning: Planning, id_: str, mfp: Mfp) -> Ref:
-    """A let's value, whose state is shared whatever is asked of it; joins are run once."""
-    if id_ in planning.recursive:
-        return planning.builder.linear(planning.recursive[id_], mfp)
-    value = planning.facts.bound[id_]
+def _lower_local(planning: Planning, id_: str, mfp: Mfp) -> Ref:
+    """Return a stream over a let's value.
+
+    Joins run once, whatever columns the readers need.
+    """
+    if id_ in planning.recursive_streams:
+        return planning.builder.linear(planning.recursive_streams[id_], mfp)
+    value = planning.facts.let_values[id_]
     core = value
     while isinstance(core, algebra.Map | algebra.Filter | algebra.Project):
         core = core.input
     if isinstance(core, algebra.Distinct | algebra.Threshold | algebra.Reduce | algebra.Get):
         return lower(planning, value, mfp)
-    return planning.builder.linear(lower(planning, value, _all(value)), mfp)
+    return planning.builder.linear(lower(planning, value, _all_columns(value)), mfp)
 
 
-def _get(planning: Planning, get: algebra.Get, mfp: Mfp) -> Ref:
-    """A table's rows by rowid, columns fetched; another view's rows as they are."""
+def _lower_get(planning: Planning, get: algebra.Get, mfp: Mfp) -> Ref:
+    """Return a stream of a table's rows by rowid with fetched columns, or of another view's rows."""
     builder = planning.builder
     if not get.is_table:
         return builder.linear(builder.add(plan.Import(get.name, get.types)), mfp)
@@ -219,9 +229,12 @@ def _get(planning: Planning, get: algebra.Get, mfp: Mfp) -> Ref:
     return builder.linear(builder.add(plan.Source(get.name)), compose(mfp, (*values, rowid)))
 
 
-def _distinct(planning: Planning, source: Rel, mfp: Mfp) -> Ref:
-    """Distinct rows; of a base table's columns, those that a rowid among the others gives are left out."""
-    late = planning.storage.late_columns(source)
+def _lower_distinct(planning: Planning, source: Rel, mfp: Mfp) -> Ref:
+    """Return distinct rows.
+
+    Base table columns that one of the rowid columns determines are left out of the state.
+    """
+    late = planning.column_origins.late_columns(source)
     kept = [column for column in late if isinstance(column, Column)]
     ref = planning.builder.add(plan.Distinct(planning.lower(planning, source, Mfp((), tuple(kept)))))
     places = {column.index: place for place, column in enumerate(kept)}
@@ -229,9 +242,11 @@ def _distinct(planning: Planning, source: Rel, mfp: Mfp) -> Ref:
     return planning.builder.linear(ref, compose(mfp, values))
 
 
-def _single(planning: Planning, source: Rel, group: tuple[int, ...], mfp: Mfp, place: Span | None) -> Ref:
-    """At most one row per group, the group's columns first."""
-    if planning.around is not None:
+def _lower_single(
+    planning: Planning, source: Rel, group: tuple[int, ...], mfp: Mfp, place: Span | None
+) -> Ref:
+    """Return a stream of the mfp over the input, checked to have at most one row per group."""
+    if planning.outer is not None:
         raise NotSupportedError(
             "a scalar subquery over a recursive relation that may have several rows is not supported",
             hint="say which row: use max() or another aggregate, or LIMIT 1, in the subquery",
@@ -247,20 +262,28 @@ def _single(planning: Planning, source: Rel, group: tuple[int, ...], mfp: Mfp, p
 
 
 def plan_query(rel: Rel, statistics: Statistics) -> Plan:
-    """The plan that maintains the relation; its output is arranged unless the state of operators holds it."""
+    """Return the plan that maintains the relation.
+
+    The output is arranged unless the state of other operators already holds its rows.
+    """
     rel = with_unique_ids(rel)
     facts = Facts(let_values(rel), recursions(rel))
-    planning = Planning(facts, Storage(facts.bound, statistics.early), Sizes(statistics, facts), lower)
+    planning = Planning(
+        facts,
+        ColumnOrigins(facts.let_values, statistics.early_materialization),
+        CardinalityEstimates(statistics, facts),
+        lower,
+    )
     builder, columns = planning.builder, types(rel)
     ref = lower(planning, rel, identity(columns))
     if not _is_readable(builder.nodes, ref):
         ref = builder.arrange(ref, len(columns))
-    planning.access.settle(statistics.arrangements)
+    planning.access.choose_arrangements(statistics.arrangements)
     return builder.finish(ref)
 
 
-def _is_readable(nodes: Sequence[AnyNode | Deferred], ref: Ref) -> bool:
-    """Whether a node's contents can be read off the state of operators, with no arrangement of its own."""
+def _is_readable(nodes: Sequence[AnyNode | DeferredNode], ref: Ref) -> bool:
+    """Return whether a node's rows can be read from operators' state without an arrangement of its own."""
     node = nodes[ref]
     if isinstance(node, Linear | Negate):
         return _is_readable(nodes, node.input)
@@ -270,14 +293,14 @@ def _is_readable(nodes: Sequence[AnyNode | Deferred], ref: Ref) -> bool:
 
 
 def plan_window(planning: Planning, window: algebra.Window, mfp: Mfp) -> Ref:
-    """The mfp over the rows and what the calls say of them.
+    """Return a stream of the mfp over the rows and the values of the window calls.
 
-    The arrangement has the columns that the window reads, and those of which no rowid among them tells.
+    The arrangement has the columns that the window reads, and those that no rowid column determines.
     """
     types = algebra.types(window.input)
     flags = planning.facts.nullable(window.input)
     every = tuple(Column(index, type_) for index, type_ in enumerate(types))
-    late = _late(planning, window)
+    late = _late_window_columns(planning, window)
     kept = [column for column in every if late[column.index] == column]
 
     def key(by: algebra.OrderBy) -> SortKey:
@@ -290,7 +313,7 @@ def plan_window(planning: Planning, window: algebra.Window, mfp: Mfp) -> Ref:
     ref = planning.lower(planning, window.input, Mfp((), ordered.outputs))
     arranged = planning.builder.arrange(ref, len(partition))
     peers = tuple(place[by.column] for by in window.order)
-    calls = tuple(plan.moved_call(call, place.__getitem__) for call in window.calls)
+    calls = tuple(plan.remap_call(call, place.__getitem__) for call in window.calls)
     node = plan.Window(arranged, len(partition), peers, calls, ordered.exact)
     ref = planning.builder.add(node)
     values: list[Scalar] = [remap(scalar, place.__getitem__) for scalar in late]
@@ -299,37 +322,37 @@ def plan_window(planning: Planning, window: algebra.Window, mfp: Mfp) -> Ref:
     return planning.builder.linear(ref, compose(mfp, values))
 
 
-def _late(planning: Planning, window: algebra.Window) -> tuple[Scalar, ...]:
-    """The input's columns; those that the window does not read as fetched by a rowid, where that is there."""
-    read = _read_window(window)
+def _late_window_columns(planning: Planning, window: algebra.Window) -> tuple[Scalar, ...]:
+    """Return the input's columns, fetched by rowid where the window does not read them."""
+    read = _window_columns(window)
     every = [Column(index, type_) for index, type_ in enumerate(algebra.types(window.input))]
-    late = list(planning.storage.late_columns(window.input))
+    late = list(planning.column_origins.late_columns(window.input))
     result: list[Scalar] = [
         every[index] if index in read else late[index] for index in range(width(window.input))
     ]
-    needed = frozenset[int]().union(*(columns(one) for one in result if isinstance(one, Fetch)))
-    return tuple(every[index] if index in needed else one for index, one in enumerate(result))
+    needed = frozenset[int]().union(*(columns(scalar) for scalar in result if isinstance(scalar, Fetch)))
+    return tuple(every[index] if index in needed else scalar for index, scalar in enumerate(result))
 
 
-def _read_window(window: algebra.Window) -> frozenset[int]:
+def _window_columns(window: algebra.Window) -> frozenset[int]:
     ordering: Iterable[int] = (by.column for by in (*window.order, *window.ties))
     called = (column for call in window.calls for column in plan.call_columns(call))
     return frozenset((*window.partition, *ordering, *called))
 
 
 def plan_expand(planning: Planning, rel: algebra.Expand, mfp: Mfp) -> Ref:
-    """A stream of the mfp over what the calls make of each row."""
+    """Return a stream of the mfp over the rows that the set-returning functions return."""
     inner = width(rel.input)
     types = algebra.types(rel)
-    asked = frozenset[int]().union(*(columns(scalar) for scalar in (*mfp.predicates, *mfp.outputs)))
-    kept = sorted(column for column in asked if column < inner)
+    required = frozenset[int]().union(*(columns(scalar) for scalar in (*mfp.predicates, *mfp.outputs)))
+    kept = sorted(column for column in required if column < inner)
     outputs: list[Scalar] = [Column(column, types[column]) for column in kept]
     calls = []
     for call in rel.calls:
         places = tuple(range(len(outputs), len(outputs) + len(call.args)))
         outputs += call.args
-        given = tuple(arg.type for arg in call.args)
-        calls.append(Expansion(call.function, places, given, call.types, call.text))
+        argument_types = tuple(arg.type for arg in call.args)
+        calls.append(Expansion(call.function, places, argument_types, call.types, call.text))
     source = planning.lower(planning, rel.input, Mfp((), tuple(outputs)))
     node = plan.Expand(source, len(kept), tuple(calls), rel.ordinality, rel.outer)
     place = {column: index for index, column in enumerate((*kept, *range(inner, len(types))))}

@@ -1,7 +1,8 @@
-"""Aggregation by kind: accumulable aggregates in one reduce, min and max as top rows, the rest per group.
+"""Aggregation by kind: accumulable ones in one reduce, min and max as top rows, others per group.
 
-Each kind is maintained as a collection (group, values), and these are joined by group. :func:`ordered_rows`
-encodes ORDER BY as order words, so the first rows of an arrangement are the top rows of its group.
+Each kind is maintained as a collection (group, values), and the collections are combined by
+group. :func:`ordered_rows` encodes ORDER BY as order words, so the first rows of a group in an
+arrangement are its top rows.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Final, assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import AggregateCall
-from kpg.compiler.algebra.scalars import can_be_null, rejected_nulls
+from kpg.compiler.algebra.scalars import can_be_null, null_rejecting_columns
 from kpg.compiler.physical.context import Planning, compose
 from kpg.runtime import plan
 from kpg.runtime.errors import InternalError
@@ -20,13 +21,13 @@ from kpg.runtime.functions import (
     AccumulatorKind,
     AggregateFunction,
     Basic,
-    Composed,
-    Folded,
+    Composite,
     Hierarchical,
+    Invertible,
     Trend,
-    aggregate_named,
+    lookup_aggregate,
 )
-from kpg.runtime.functions.comparison import key
+from kpg.runtime.functions.comparison import equality_key
 from kpg.runtime.plan import Mfp, Ref
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Literal, Scalar, remap, sql_text
@@ -35,7 +36,10 @@ from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, is_loose
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """A value to order by. ``can_be_null`` may err on the side of True."""
+    """A value to order by.
+
+    ``can_be_null`` may be True although the value is never NULL.
+    """
 
     value: Scalar
     descending: bool
@@ -43,7 +47,10 @@ class SortKey:
     can_be_null: bool
 
     def words(self) -> tuple[Scalar, ...]:
-        """Scalars whose words order as the key does (text: as far as its first bytes tell)."""
+        """Return scalars whose words order as the key does.
+
+        Those of a text encode only its first bytes.
+        """
         if self.value.type.is_interned:
             return tuple(self._word(part) for part in range(TEXT_WORDS))
         # NULL is the smallest word, and words order as values do.
@@ -57,7 +64,7 @@ class SortKey:
 
 
 def plan_topk(planning: Planning, topk: algebra.TopK, mfp: Mfp) -> Ref:
-    """The mfp over the first rows of each group."""
+    """Return a stream of the mfp over the first rows of each group."""
     if topk.limit is None and topk.offset == 0:
         return planning.lower(planning, topk.input, mfp)
     types = algebra.types(topk.input)
@@ -78,14 +85,14 @@ def plan_topk(planning: Planning, topk: algebra.TopK, mfp: Mfp) -> Ref:
 
 @dataclass(frozen=True, slots=True)
 class OrderedRows:
-    """The columns of an arrangement (group, order words, rest), and ``plan.TopK.exact`` for it."""
+    """Columns of an arrangement (group, order words, other values), and its ``plan.TopK.exact``."""
 
     outputs: tuple[Scalar, ...]
     exact: tuple[tuple[int, int, bool], ...]
 
 
 def ordered_rows(group: Sequence[Scalar], keys: Sequence[SortKey], values: Sequence[Scalar]) -> OrderedRows:
-    """Rows of ``values``, those of a group together and in order."""
+    """Return the columns of an arrangement of ``values`` in which each group is contiguous and sorted."""
     outputs = list(group)
     texts: list[tuple[int, SortKey]] = []
     for group_key in keys:
@@ -100,26 +107,29 @@ def ordered_rows(group: Sequence[Scalar], keys: Sequence[SortKey], values: Seque
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stream of rows (group, values): ``calls`` are the places of the aggregates that its values are."""
+    """A stream of rows (group, values).
+
+    ``calls`` are the positions of the aggregates that have these values.
+    """
 
     ref: Ref
     calls: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ReduceInput:
     """The reduce's input as a stream of ``columns``: the group, then the operands."""
 
     ref: Ref
     columns: tuple[Scalar, ...]
-    flags: tuple[bool, ...]
-    """Whether each can be NULL."""
+    nullable: tuple[bool, ...]
+    """Whether each column can be NULL."""
     group: int
     places: dict[Scalar, int] = field(default_factory=dict, compare=False, repr=False)
     """The number of each column, once :meth:`place` is called."""
 
-    def place(self, scalar: Scalar) -> Column:
-        """The column that has an operand."""
+    def column_of(self, scalar: Scalar) -> Column:
+        """Return the column that has an operand."""
         if not self.places:
             self.places.update((column, at) for at, column in reversed(tuple(enumerate(self.columns))))
         return Column(self.places[scalar], scalar.type)
@@ -130,8 +140,11 @@ class Rows:
 
 
 def plan_reduce(planning: Planning, reduce: algebra.Reduce, mfp: Mfp) -> Ref:
-    """The mfp over the groups; keys that can be fetched by a rowid among the keys are not kept."""
-    late = planning.storage.late_columns(reduce)[: len(reduce.keys)]
+    """Return a stream of the mfp over the groups.
+
+    Keys that a rowid among the keys determines are not stored.
+    """
+    late = planning.column_origins.late_columns(reduce)[: len(reduce.keys)]
     kept = [index for index, key in enumerate(late) if isinstance(key, Column)]
     if len(kept) < len(late):
         narrow = algebra.Reduce(reduce.input, tuple(reduce.keys[index] for index in kept), reduce.aggregates)
@@ -144,30 +157,32 @@ def plan_reduce(planning: Planning, reduce: algebra.Reduce, mfp: Mfp) -> Ref:
         return planning.builder.linear(ref, mfp)
     pieces = _pieces(planning, rows, reduce.aggregates)
     only = pieces[0]
-    whole = bool(reduce.keys) or _always_whole(reduce, mfp)
+    whole = bool(reduce.keys) or _is_always_complete(reduce, mfp)
     if len(pieces) == 1 and whole:
-        return planning.builder.linear(only.ref, compose(mfp, _placed(reduce, only.calls)))
+        return planning.builder.linear(only.ref, compose(mfp, _pad_columns(reduce, only.calls)))
     if whole:
-        return _collated(planning, reduce, pieces, mfp)
-    return _one_row(planning, rows, reduce, pieces, mfp)
+        return _combine_pieces(planning, reduce, pieces, mfp)
+    return _plan_global_aggregate(planning, rows, reduce, pieces, mfp)
 
 
-def _always_whole(reduce: algebra.Reduce, mfp: Mfp) -> bool:
-    """Whether no piece of an aggregation without keys lacks its row when the others' is asked for.
+def _is_always_complete(reduce: algebra.Reduce, mfp: Mfp) -> bool:
+    """Return whether no piece of a global aggregation lacks its row when the others have theirs.
 
-    Accumulable ones always have it. The others lack it over no rows, when they are NULL: that does not
-    matter if the mfp rejects it.
+    Accumulable pieces always have a row. The others lack it over no rows, when their values are NULL.
+    That does not matter if the mfp rejects those NULLs.
     """
-    rejected = frozenset[int]().union(*(rejected_nulls(predicate) for predicate in mfp.predicates))
+    rejected = frozenset[int]().union(*(null_rejecting_columns(predicate) for predicate in mfp.predicates))
     accumulated = [_function(call).accumulator is not None for call in reduce.aggregates]
-    return all(accumulated) or any(not one and place in rejected for place, one in enumerate(accumulated))
+    return all(accumulated) or any(
+        not is_accumulated and place in rejected for place, is_accumulated in enumerate(accumulated)
+    )
 
 
 def _function(call: AggregateCall) -> AggregateFunction:
-    return aggregate_named(call.function)
+    return lookup_aggregate(call.function)
 
 
-def _rows(planning: Planning, reduce: algebra.Reduce) -> Rows:
+def _rows(planning: Planning, reduce: algebra.Reduce) -> ReduceInput:
     operands = tuple(dict.fromkeys(arg for call in reduce.aggregates for arg in call.args))
     grouped = frozenset(reduce.keys)
     columns = (*reduce.keys, *(operand for operand in operands if operand not in grouped))
@@ -176,11 +191,11 @@ def _rows(planning: Planning, reduce: algebra.Reduce) -> Rows:
     if not columns:
         columns = (Literal(0, BIGINT),)
     ref = planning.lower(planning, reduce.input, Mfp((), columns))
-    return Rows(ref, columns, flags, len(reduce.keys))
+    return ReduceInput(ref, columns, flags, len(reduce.keys))
 
 
-def _pieces(planning: Planning, rows: Rows, calls: Sequence[AggregateCall]) -> list[Piece]:
-    """The aggregates, grouped by what can be maintained together."""
+def _pieces(planning: Planning, rows: ReduceInput, calls: Sequence[AggregateCall]) -> list[Piece]:
+    """Return the aggregates as pieces, grouped by what can be maintained together."""
     plain: list[int] = []
     distinct: dict[tuple[Scalar, ...], list[int]] = {}
     basic: list[int] = []
@@ -194,54 +209,54 @@ def _pieces(planning: Planning, rows: Rows, calls: Sequence[AggregateCall]) -> l
                 plain.append(place)
             case Hierarchical():
                 extremes.append(place)
-            case Folded() if planning.around is None and not call.order and not call.distinct:
+            case Invertible() if planning.outer is None and not call.order and not call.distinct:
                 folded.append(place)
-            case Basic() | Folded():
+            case Basic() | Invertible():
                 basic.append(place)
-            case Composed():
-                raise InternalError(f"{call.function} was not taken apart into the aggregates that it is of")
+            case Composite():
+                raise InternalError(f"{call.function} was not rewritten to its component aggregates")
             case maintenance:
                 assert_never(maintenance)
-    pieces = [_accumulated(planning, rows, calls, plain)] if plain else []
+    pieces = [_accumulable_piece(planning, rows, calls, plain)] if plain else []
     for args, places in distinct.items():
-        pieces.append(_accumulated(planning, _without_repeats(planning, rows, args), calls, places))
-    pieces += [_extreme(planning, rows, calls[place], place) for place in extremes]
-    pieces += [_folded(planning, rows, calls, folded)] if folded else []
-    pieces += [_basic(planning, rows, calls[place], place) for place in basic]
+        pieces.append(_accumulable_piece(planning, _distinct_operands(planning, rows, args), calls, places))
+    pieces += [_extreme_piece(planning, rows, calls[place], place) for place in extremes]
+    pieces += [_fold_piece(planning, rows, calls, folded)] if folded else []
+    pieces += [_basic_piece(planning, rows, calls[place], place) for place in basic]
     return pieces
 
 
-def _without_repeats(planning: Planning, rows: Rows, args: tuple[Scalar, ...]) -> Rows:
-    """Each combination of group and operand once."""
-    chosen = (*rows.keys, *(rows.place(arg) for arg in args if arg not in rows.columns[: rows.group]))
+def _distinct_operands(planning: Planning, rows: ReduceInput, args: tuple[Scalar, ...]) -> ReduceInput:
+    """Return each combination of group and operands once."""
+    chosen = (*rows.keys, *(rows.column_of(arg) for arg in args if arg not in rows.columns[: rows.group]))
     ref = planning.builder.linear(rows.ref, Mfp((), chosen))
     columns = tuple(rows.columns[column.index] for column in chosen)
-    flags = tuple(rows.flags[column.index] for column in chosen)
-    return Rows(planning.builder.add(plan.Distinct(ref)), columns, flags, rows.group)
+    flags = tuple(rows.nullable[column.index] for column in chosen)
+    return ReduceInput(planning.builder.add(plan.Distinct(ref)), columns, flags, rows.group)
 
 
-def _accumulated(
-    planning: Planning, rows: Rows, calls: Sequence[AggregateCall], places: Sequence[int]
+def _accumulable_piece(
+    planning: Planning, rows: ReduceInput, calls: Sequence[AggregateCall], places: Sequence[int]
 ) -> Piece:
     aggregates = tuple(_aggregate(rows, calls[place]) for place in places)
     return Piece(planning.builder.add(plan.Reduce(rows.ref, rows.group, aggregates)), tuple(places))
 
 
-def _aggregate(rows: Rows, call: AggregateCall) -> plan.Aggregate:
-    argument = rows.place(call.args[0]).index if call.args else None
-    shown = ", ".join(sql_text(arg) for arg in call.args) or "*"
+def _aggregate(rows: ReduceInput, call: AggregateCall) -> plan.Aggregate:
+    argument = rows.column_of(call.args[0]).index if call.args else None
+    args_text = ", ".join(sql_text(arg) for arg in call.args) or "*"
     kind = _function(call).accumulator
     operand = BIGINT if kind is AccumulatorKind.COUNT else call.args[0].type
-    second = rows.place(call.args[1]).index if kind is not None and kind.operands == 2 else None
-    text = call.text or f"{call.function}({shown})"
+    second = rows.column_of(call.args[1]).index if kind is not None and kind.operands == 2 else None
+    text = call.text or f"{call.function}({args_text})"
     return plan.Aggregate(call.function, argument, operand, text, second)
 
 
-def _extreme(planning: Planning, rows: Rows, call: AggregateCall, place: int) -> Piece:
-    """The first value of each group in the aggregate's order, NULLs last."""
+def _extreme_piece(planning: Planning, rows: ReduceInput, call: AggregateCall, place: int) -> Piece:
+    """Return the first value of each group in the order of min or max, NULLs last."""
     builder = planning.builder
-    value = rows.place(call.args[0])
-    key = SortKey(value, _function(call).trend is Trend.UP, False, rows.flags[value.index])
+    value = rows.column_of(call.args[0])
+    key = SortKey(value, _function(call).trend is Trend.UP, False, rows.nullable[value.index])
     ordered = ordered_rows(rows.keys, (key,), (value,))
     ref = builder.linear(rows.ref, Mfp((), ordered.outputs))
     ref = builder.add(plan.TopK(builder.arrange(ref, rows.group), rows.group, 1, 0, ordered.exact))
@@ -249,41 +264,46 @@ def _extreme(planning: Planning, rows: Rows, call: AggregateCall, place: int) ->
     return Piece(builder.linear(ref, Mfp((), outputs)), (place,))
 
 
-def _folded(planning: Planning, rows: Rows, calls: Sequence[AggregateCall], places: Sequence[int]) -> Piece:
-    """Aggregates that read only the rows that change."""
+def _fold_piece(
+    planning: Planning, rows: ReduceInput, calls: Sequence[AggregateCall], places: Sequence[int]
+) -> Piece:
+    """Return aggregates that are maintained from the changed rows only."""
     operands = tuple(dict.fromkeys(arg for place in places for arg in calls[place].args))
-    ref = planning.builder.linear(rows.ref, Mfp((), (*rows.keys, *map(rows.place, operands))))
-    folds = tuple(_read(calls[place], rows.group, operands) for place in places)
+    ref = planning.builder.linear(rows.ref, Mfp((), (*rows.keys, *map(rows.column_of, operands))))
+    folds = tuple(_basic_aggregate(calls[place], rows.group, operands) for place in places)
     return Piece(planning.builder.add(plan.Fold(ref, rows.group, folds)), tuple(places))
 
 
-def _basic(planning: Planning, rows: Rows, call: AggregateCall, place: int) -> Piece:
-    """An aggregate that reads its whole group again, or, of different values, the rows that change."""
+def _basic_piece(planning: Planning, rows: ReduceInput, call: AggregateCall, place: int) -> Piece:
+    """Return an aggregate that reads its whole group again, or is folded over distinct values."""
     builder = planning.builder
     operands = tuple(dict.fromkeys(call.args))
-    chosen = (*rows.keys, *map(rows.place, operands))
+    chosen = (*rows.keys, *map(rows.column_of, operands))
     ref = builder.linear(rows.ref, Mfp((), chosen))
     if call.distinct:
-        ref = _different(planning, ref, chosen)
-    basic = _read(call, rows.group, operands)
-    if isinstance(_function(call).maintenance, Folded) and planning.around is None and not call.order:
+        ref = _distinct_values(planning, ref, chosen)
+    basic = _basic_aggregate(call, rows.group, operands)
+    if isinstance(_function(call).maintenance, Invertible) and planning.outer is None and not call.order:
         return Piece(builder.add(plan.Fold(ref, rows.group, (basic,))), (place,))
     return Piece(
         builder.add(plan.BasicReduce(builder.arrange(ref, rows.group), rows.group, (basic,))), (place,)
     )
 
 
-def _read(call: AggregateCall, group: int, operands: Sequence[Scalar]) -> plan.BasicAggregate:
-    """The aggregate over rows (group, operands)."""
+def _basic_aggregate(call: AggregateCall, group: int, operands: Sequence[Scalar]) -> plan.BasicAggregate:
+    """Return the aggregate over rows (group, operands)."""
     arguments = tuple(group + operands.index(arg) for arg in call.args)
     types = tuple(arg.type for arg in call.args)
     return plan.BasicAggregate(call.function, arguments, types, call.type, call.order)
 
 
-def _different(planning: Planning, ref: Ref, columns: Sequence[Scalar]) -> Ref:
-    """The rows of which no two are equal; of those that are and look different, the first in their order."""
+def _distinct_values(planning: Planning, ref: Ref, columns: Sequence[Scalar]) -> Ref:
+    """Return one row of each set of equal rows.
+
+    Of equal rows that look different, it is the first in order.
+    """
     own = [Column(index, column.type) for index, column in enumerate(columns)]
-    keys = tuple(map(key, own))
+    keys = tuple(map(equality_key, own))
     loose = [column for column in own if is_loose(column.type)]
     builder = planning.builder
     if not loose:
@@ -295,8 +315,8 @@ def _different(planning: Planning, ref: Ref, columns: Sequence[Scalar]) -> Ref:
     return builder.linear(ref, Mfp((), outputs))
 
 
-def _placed(reduce: algebra.Reduce, calls: Sequence[int]) -> list[Scalar]:
-    """The reduce's columns over rows (group, values of ``calls``), NULL where they are not among these."""
+def _pad_columns(reduce: algebra.Reduce, calls: Sequence[int]) -> list[Scalar]:
+    """Return the reduce's columns over rows (group, values of ``calls``), NULL for all other aggregates."""
     keys: list[Scalar] = [Column(index, key.type) for index, key in enumerate(reduce.keys)]
     column_of = {place: len(keys) + at for at, place in enumerate(calls)}
     return keys + [
@@ -321,49 +341,50 @@ def _grouped_pieces(planning: Planning, reduce: algebra.Reduce, pieces: Sequence
         number = {place: at for at, place in enumerate(calls)}
         some = algebra.Reduce(reduce.input, reduce.keys, tuple(reduce.aggregates[place] for place in calls))
         own = [Piece(piece.ref, tuple(number[place] for place in piece.calls)) for piece in chosen]
-        ref = _collated(planning, some, own, Mfp((), tuple(_placed(some, range(len(calls))))))
+        ref = _combine_pieces(planning, some, own, Mfp((), tuple(_pad_columns(some, range(len(calls))))))
         result.append(Piece(ref, tuple(calls)))
     return result
 
 
-def _collated(planning: Planning, reduce: algebra.Reduce, pieces: Sequence[Piece], mfp: Mfp) -> Ref:
-    """The mfp over the groups of which each piece has its row, with all their values.
+def _combine_pieces(planning: Planning, reduce: algebra.Reduce, pieces: Sequence[Piece], mfp: Mfp) -> Ref:
+    """Return a stream of the mfp over the groups for which every piece has a row, with all their values.
 
-    Each piece has at most one row for a group, so that of each value, over the rows of all pieces with
-    NULLs for what they have not, at most one is not NULL: their sum. A join of the pieces would give for
-    a changed group what can be made of the old and new rows of each, which doubles with every piece.
+    Each piece is padded with NULLs to all columns. A group has at most one row per piece, so at most
+    one value per column is not NULL, and the reduce adds them up. A join of the pieces would instead
+    derive every combination of old and new rows for a changed group, which doubles with each piece.
     """
     builder = planning.builder
     width = len(reduce.keys)
     pieces = _grouped_pieces(planning, reduce, pieces)
-    padded = (Mfp((), tuple(_placed(reduce, piece.calls))) for piece in pieces)
+    padded = (Mfp((), tuple(_pad_columns(reduce, piece.calls))) for piece in pieces)
     streams = tuple(builder.linear(piece.ref, mfp) for piece, mfp in zip(pieces, padded, strict=True))
     values = [plan.Aggregate("$only", width + at, call.type) for at, call in enumerate(reduce.aggregates)]
     rows = plan.Aggregate("count", None, BIGINT)
     ref = builder.add(plan.Reduce(builder.add(plan.Concat(streams)), width, (*values, rows)))
     complete = Call("eq", (Column(width + len(values), BIGINT), Literal(len(pieces), BIGINT)), BOOLEAN)
-    outputs = _placed(reduce, range(len(values)))
+    outputs = _pad_columns(reduce, range(len(values)))
     over = compose(mfp, outputs)
     return builder.linear(ref, Mfp((complete, *over.predicates), over.outputs))
 
 
-def _one_row(
-    planning: Planning, rows: Rows, reduce: algebra.Reduce, pieces: Sequence[Piece], mfp: Mfp
+def _plan_global_aggregate(
+    planning: Planning, rows: ReduceInput, reduce: algebra.Reduce, pieces: Sequence[Piece], mfp: Mfp
 ) -> Ref:
-    """The mfp over the one row of aggregates without a group.
+    """Return a stream of the mfp over the single row of an aggregation without keys.
 
-    A reduce with a count of rows always has its row; the other pieces have theirs if there are rows.
+    A reduce with a count of rows always has a row. The other pieces have theirs only if there are
+    rows.
     """
     builder = planning.builder
-    accumulable = [place for place, call in enumerate(reduce.aggregates) if _counts(call)]
+    accumulable = [place for place, call in enumerate(reduce.aggregates) if _is_accumulable(call)]
     number = AggregateCall("count", (), False, BIGINT)
     extended = algebra.Reduce(reduce.input, (), (*reduce.aggregates, number))
     places = [*accumulable, len(reduce.aggregates)]
-    counted = _accumulated(planning, rows, extended.aggregates, places)
+    counted = _accumulable_piece(planning, rows, extended.aggregates, places)
     rest = [piece for piece in pieces if not set(piece.calls) <= set(accumulable)]
-    some = _collated(planning, extended, [counted, *rest], mfp)
+    some = _combine_pieces(planning, extended, [counted, *rest], mfp)
     values: list[Scalar] = [
-        Column(places.index(place), call.type) if place in places else _of_nothing(call)
+        Column(places.index(place), call.type) if place in places else _empty_value(call)
         for place, call in enumerate(reduce.aggregates)
     ]
     empty = Call("eq", (Column(len(places) - 1, BIGINT), Literal(0, BIGINT)), BOOLEAN)
@@ -372,10 +393,10 @@ def _one_row(
     return builder.add(plan.Concat((some, none)))
 
 
-def _counts(call: AggregateCall) -> bool:
+def _is_accumulable(call: AggregateCall) -> bool:
     return _function(call).accumulator is not None and not (call.distinct and call.args)
 
 
-def _of_nothing(call: AggregateCall) -> Literal:
-    """The aggregate's value over no rows."""
+def _empty_value(call: AggregateCall) -> Literal:
+    """Return the aggregate's value over no rows."""
     return Literal(_function(call).empty, call.type)

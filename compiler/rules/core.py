@@ -3,15 +3,16 @@
 ``rules.lower`` and ``rules.magic`` work on it. A checked ``Program`` has these invariants:
 
 * Names are resolved and every term is typed.
-* Terms of atoms and heads are variables, constants and, in bodies, wildcards. Computations occur only in
-  ``Assignment`` and ``Comparison``.
-* A positive atom, an assignment or an aggregate's result binds each variable. The order of the body is free.
+* Terms of atoms and heads are variables, constants and, in bodies, wildcards. Computations occur
+  only in ``Assignment`` and ``Comparison``.
+* A positive atom, an assignment or an aggregate's result binds each variable. The order of the
+  body is free.
 * Negation and aggregation are stratified.
-* Disjunctions, multiple heads, components, inline relations, record and ADT terms, ``range``, equivalence
-  relations and ``x = y`` between variables are gone.
+* It has no disjunctions, multiple heads, components, inline relations, record and ADT terms,
+  ``range``, equivalence relations, or ``x = y`` between variables.
 
-A relation is a set, and values are never NULL. EXPLAIN and tests print a program in the Datalog dialect's own
-syntax, as far as that goes.
+A relation is a set, and values are never NULL. EXPLAIN and tests print a program in the syntax of
+the Datalog dialect where it has one.
 """
 
 import enum
@@ -20,40 +21,44 @@ from dataclasses import field, replace
 from typing import Final, assert_never
 
 from kpg.runtime.errors import Span
-from kpg.runtime.functions import aggregate_named
+from kpg.runtime.functions import lookup_aggregate
 from kpg.runtime.functions.datalog import quote
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import shown
+from kpg.runtime.scalar import display_name
 from kpg.runtime.types import Type, word_to_float
 
 Value = int | str
-"""A constant as in ``scalar.Literal``: the word of a number, float (``types.float_to_word``) or date, or the
-string of a text.
-"""
+"""A constant as in ``scalar.Literal``: the word of a number, float or date, or a string."""
 
 
 class Domain(enum.Enum):
-    """What the values of a column are to Datalog; several domains share a runtime type."""
+    """The Datalog type of a column's values.
+
+    Several domains share a runtime type.
+    """
 
     NUMBER = "number"
     """BIGINT. In 32-bit programs every operation wraps to 32 bits (functions ``$wrap_*``)."""
     UNSIGNED = "unsigned"
-    """BIGINT, from 0 on: to 2**63 - 1 and checked, or to 2**32 - 1 and wrapping in 32-bit programs."""
+    """BIGINT, not negative: checked up to 2**63 - 1, or wrapping at 2**32 in 32-bit programs."""
     FLOAT = "float"
     SYMBOL = "symbol"
     RECORD = "record"
-    """TEXT: ``[1, "a", nil]``, or ``nil``. Equal records are equal texts.
-    ``datalog.desugaring.structures`` makes them."""
+    """TEXT: ``[1, "a", nil]``, or ``nil``.
+
+    Equal records are equal texts.
+    """
     ADT = "adt"
     """TEXT: ``$Branch`` or ``$Branch(1, "a")``."""
     SQL = "sql"
-    """Any other type of the runtime: dates, decimals, booleans."""
+    """Any other runtime type, such as dates, decimals and booleans."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """The type of a column: as declared (``name``, a subtype or union too), its domain, and the runtime's
-    type.
+    """The type of a column: its declared name, domain and runtime type.
+
+    The name may be that of a subtype or union.
     """
 
     name: str
@@ -63,8 +68,9 @@ class ValueType:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable of a rule or goal: the same name and type wherever it occurs in it. Made-up names begin
-    with ``@``.
+    """A variable of a rule or goal, with the same type at each occurrence.
+
+    Generated names begin with ``@``.
     """
 
     name: str
@@ -73,7 +79,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value; it is of ``type`` exactly."""
+    """A value of exactly ``type``."""
 
     value: Value
     type: Type
@@ -81,8 +87,10 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Wildcard:
-    """``_``: any value. In a negated atom, "for no value"; in an aggregate's atoms it counts as a variable
-    of its own.
+    """``_``, which matches any value.
+
+    In a negated atom it means "for no value". In an aggregate's atoms it counts as a separate
+    variable.
     """
 
     type: Type
@@ -90,7 +98,10 @@ class Wildcard:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """``$name``: a value given when the goal is asked or the update is run. Only in goals and updates."""
+    """``$name``: a value that the caller supplies when a goal or update runs.
+
+    Only goals and updates have it.
+    """
 
     name: str
     type: Type
@@ -98,8 +109,9 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of ``runtime.functions`` (or a primitive of ``primitives.PRIMITIVES``) on arguments of
-    exactly its types.
+    """A call of a function of ``runtime.functions`` or ``PRIMITIVES``.
+
+    The arguments have exactly the types of its parameters.
     """
 
     function: str
@@ -109,16 +121,19 @@ class Call:
 
 Expression = Variable | Constant | Parameter | Call
 Term = Variable | Constant | Wildcard | Parameter
-"""What stands in an atom. ``Parameter`` only in the bodies of goals' rules."""
+"""A term of an atom.
+
+``Parameter`` occurs only in the bodies of goals' rules.
+"""
 HeadTerm = Variable | Constant
 
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """The tuples of a relation that match the terms; a variable that occurs twice demands equality.
+    """The tuples of a relation that match the terms.
 
-    An atom over an external relation ranges over its distinct rows that have no NULL in a column whose term
-    is no wildcard.
+    A repeated variable requires equality. An atom over an external relation matches its distinct rows
+    without NULLs in columns whose term is not a wildcard.
     """
 
     relation: str
@@ -128,17 +143,20 @@ class Atom:
 
 @dataclass(frozen=True, slots=True)
 class Negation:
-    """No tuple matches. Every variable is bound by the rest of the body."""
+    """A negated atom: no tuple matches.
+
+    The rest of the body binds every variable.
+    """
 
     atom: Atom
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``function`` (``eq ne lt le gt ge contains $full_match``) holds, or does not if ``negated``, of two
-    bound values.
+    """A comparison of two bound values by ``function``, which must hold, or must not if ``negated``.
 
-    ``eq`` between two variables means that both are bound by other literals.
+    The functions are ``eq ne lt le gt ge contains $full_match``. The variables are bound by other
+    literals.
     """
 
     function: str
@@ -150,11 +168,10 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """``variable = expression``: binds the variable once those of the expression are bound.
+    """``variable = expression``, which binds the variable once the variables of the expression are bound.
 
-    The variable has no other assignment in the body, occurs in no positive atom of it and is no aggregate's
-    result: an equality with a variable bound otherwise is a ``Comparison``. Assignments do not depend on
-    each other in a circle.
+    Nothing else in the body binds the variable: an equality with a variable that another literal
+    binds is a ``Comparison``. Assignments do not depend on each other in a cycle.
     """
 
     variable: Variable
@@ -164,16 +181,15 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class BodyAggregate:
-    """``result = function value : { body }``, for each binding of ``groups`` by the rest of the enclosing
-    body.
+    """``result = function value : { body }``, per binding of ``groups`` by the rest of the enclosing body.
 
-    Aggregates over the distinct bindings of *all* variables of the body (each wildcard is one). ``groups``
-    are the variables that the body shares with the enclosing one; every other variable of it is local and
-    has a name of its own. The body need not bind the groups: they are bound outside.
+    It aggregates over the distinct bindings of *all* variables of the body, with a variable per
+    wildcard. ``groups`` are the variables shared with the enclosing body, which binds them. All other
+    variables are local and have unique names.
 
-    ``count`` (value None) and ``sum`` of no binding are 0: there is a result for every binding of the groups.
-    ``min``, ``max`` and ``mean`` of no binding: the literal fails.
-    ``mean`` is of FLOAT values, result DOUBLE; the others give the type of their value, ``count`` BIGINT.
+    ``count`` (value None) and ``sum`` over no bindings are 0, so every group has a result. ``min``,
+    ``max`` and ``mean`` over no bindings make the literal fail. ``mean`` takes FLOAT values and
+    returns DOUBLE. The others return the type of their value, and ``count`` returns BIGINT.
     """
 
     result: Variable
@@ -189,7 +205,10 @@ Literal = Atom | Negation | Comparison | Assignment | BodyAggregate
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a rule derives. Terms at the relation's aggregated columns are the values to be aggregated."""
+    """The tuple that a rule derives.
+
+    Terms at aggregated columns are the values to aggregate.
+    """
 
     relation: str
     terms: tuple[HeadTerm, ...]
@@ -198,11 +217,12 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``head :- body.`` The body may have no atom (then it derives one tuple at most, of constants).
+    """``head :- body.`` Without atoms, the body derives at most one tuple, of constants.
 
-    ``plan``: the order of the body's positive atoms as ``.plan`` gives it, by version: v for the changes of
-    the v-th recursive atom, and 0 also for those of any atom without a version; each order has the 0-based
-    positions of the atoms *among the positive atoms of body*. Empty: none was given.
+    ``plan`` has the orders that ``.plan`` gives to the body's positive atoms, by version. Version v
+    is for changes of the v-th recursive atom. Version 0 is also for atoms without a version of their
+    own. An order has the atoms' 0-based positions *among the positive atoms of the body*. Without
+    ``.plan`` it is empty.
     """
 
     head: Head
@@ -213,12 +233,12 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Subsumption:
-    """Those that no other one dominates.
+    """A selection of the tuples that no other tuple dominates.
 
-    Each rule derives what is dominated: its head is the tuple, and its first two atoms, of the relation
-    itself, are that tuple and the one that dominates it, of all that is derived. The rest are comparisons
-    and literals of relations that do not depend on this one. If ``is_mutual``, two tuples may dominate each
-    other: the greater one goes.
+    Each rule derives dominated tuples. Its first two atoms are of the relation itself: the head's
+    tuple, and the tuple that dominates it. The other literals are comparisons, and literals of
+    relations that do not depend on this one. If ``is_mutual``, two tuples may dominate each other,
+    and the greater one is removed.
     """
 
     rules: tuple[Rule, ...]
@@ -226,57 +246,66 @@ class Subsumption:
 
     @property
     def guards(self) -> frozenset[str]:
-        """The other relations that decide."""
+        """Other relations that the rules read."""
         return frozenset(atom.relation for rule in self.rules for atom, _ in atoms(rule.body[2:]))
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of those that are equal in the columns of one of the ``keys``: the first, in the order of the
-    rounds in which they are derived, then of their values.
+    """A choice domain: one tuple per value of each of the ``keys``.
+
+    It is the tuple that is derived in the earliest round, then the least one.
     """
 
     keys: tuple[tuple[int, ...], ...]
 
 
-End = tuple[tuple[str, int], ...]
-"""Relations, each with a number of tuples that it has when a recursion is to end."""
+EndCondition = tuple[tuple[str, int], ...]
+"""Relations with their required numbers of tuples, all of which must be reached to end a recursion."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """In recursion, those of the rounds up to the first after which one of the ``ends`` has come: each of its
-    relations has so many tuples.
+    """A limit on a recursion: it ends after the first round in which an end condition holds.
 
-    ``together`` are relations that are computed in the same rounds, whether they depend on each other or not:
-    each round is what the rules make of the one before, by negations too, and nothing stays by itself.
-    ``is_ahead``: an end counts the tuples of a round that is to come, which then does not.
+    ``lockstep_relations`` are relations that are computed in the same rounds, even if independent.
+    Each round then applies the rules, with their negations, to the previous round only, and no tuple
+    persists by itself. With ``counts_next_round``, the end condition counts the tuples of the next
+    round, which is then discarded.
     """
 
-    ends: tuple[End, ...]
-    together: tuple[str, ...] = ()
-    is_ahead: bool = False
+    end_conditions: tuple[EndCondition, ...]
+    lockstep_relations: tuple[str, ...] = ()
+    counts_next_round: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
-    """All, the last column being the tuple's number: 0, 1, 2, ... in the order of the other columns, symbols
-    in that of their first occurrence. What rules derive has 0 there.
+class RowNumbering:
+    """All tuples, with their number in the last column: 0, 1, 2... in the order of the other columns.
+
+    Symbols are ordered by first occurrence. Rules derive 0 in that column.
     """
 
 
-Selection = Subsumption | Choice | Limit | Numbered
-"""Which of the tuples that its rules derive a relation keeps: such a one is computed as a whole."""
+Selection = Subsumption | Choice | Limit | RowNumbering
+"""The tuples that a relation keeps of those its rules derive.
+
+It cannot be restricted by demand.
+"""
 
 
 class Kind(enum.Enum):
-    """Where a relation's tuples come from."""
+    """The origin of a relation's tuples."""
 
     INPUT = "input"
-    """Facts, files and updates; no rules. A base table."""
+    """A base table, filled by facts, files and updates.
+
+    It has no rules.
+    """
     DERIVED = "derived"
-    """Rules only. If the program also has facts for it, they are in the INPUT relation ``base``, and a rule
-    copies them.
+    """Rules only.
+
+    Facts for it are in the INPUT relation ``base``, which a rule copies.
     """
     EXTERNAL = "external"
     """A table or view of the catalog that the program does not declare."""
@@ -284,26 +313,27 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column. ``stored`` is the type an external relation has it in, to be cast to ``type.type`` on
-    reading.
+    """A column of a relation.
+
+    ``stored_type`` is the type in an external relation, cast to ``type.type`` when read.
     """
 
     name: str
     type: ValueType
-    stored: Type
+    stored_type: Type
     nullable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A relation.
+    """A relation of the program.
 
-    ``aggregates``: of each column, None or the function (``min max count sum mean``) that combines the
-    values that rules derive for equal values of the other columns. Each binding of all variables of a rule's
-    body contributes once, the contributions of several rules add up (rules for sums and counts have no
-    wildcards). Only ``min`` and ``max`` occur in recursion. ``demanded``: the columns that no rule binds:
-    the relation can be asked only with values for them (``Goal``). ``magic``: the qualifier ``magic`` (True)
-    or ``no_magic`` (False), else None. ``selection``: what it keeps of what is derived, None being all.
+    ``aggregates`` has for each column None or the function (``min max count sum mean``) that combines
+    the values derived for equal values of the other columns. Each binding of all variables of a body
+    contributes once, and contributions of several rules add up. Rules for sums and counts have no
+    wildcards. Only ``min`` and ``max`` may occur in recursion. ``required_bindings`` are columns that
+    no rule binds, so a ``Goal`` must bind them. ``magic`` is True for the qualifier ``magic``, False
+    for ``no_magic``, else None. ``selection`` is None if all derived tuples are kept.
     """
 
     name: str
@@ -311,7 +341,7 @@ class Relation:
     kind: Kind
     span: Span | None = field(compare=False, repr=False)
     aggregates: tuple[str | None, ...] = ()
-    demanded: frozenset[int] = frozenset()
+    required_bindings: frozenset[int] = frozenset()
     base: str | None = None
     magic: bool | None = None
     selection: Selection | None = None
@@ -323,11 +353,11 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """``?- body.``: asks ``relation`` for the tuples that match ``terms``.
+    """``?- body.``: a query for the tuples of ``relation`` that match ``terms``.
 
-    A goal of one atom asks the atom's relation; any other has a derived relation of its own, whose first
-    columns are the goal's parameters. The answer's columns are the distinct variables, in order of first
-    occurrence.
+    A goal of one atom queries the atom's relation. Any other goal has its own derived relation, whose
+    first columns are the goal's parameters. The result has the distinct variables as columns, in
+    order of first occurrence.
     """
 
     relation: str
@@ -339,7 +369,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """``.query p(b, f)``: keeps p ready to be asked with values for the columns marked bound."""
+    """``.query p(b, f)``: prepares p for goals that bind the columns marked ``b``."""
 
     relation: str
     bound: tuple[bool, ...]
@@ -348,9 +378,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """``+edge(1, 2).`` (diff 1) or ``-edge(2, 3).`` (diff -1), on an INPUT or EXTERNAL relation, in the
-    order of the text.
-    """
+    """``+edge(1, 2).`` (diff 1) or ``-edge(2, 3).`` (diff -1) of an INPUT or EXTERNAL relation."""
 
     relation: str
     terms: tuple[Constant | Parameter, ...]
@@ -358,8 +386,8 @@ class Update:
     span: Span = field(compare=False, repr=False)
 
 
-class Direction(enum.Enum):
-    """Which directive it was."""
+class TransferKind(enum.Enum):
+    """The directive of a transfer."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -368,14 +396,12 @@ class Direction(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """``.input``, ``.output`` or ``.printsize`` of a relation, with its options (``IO``, ``filename``,
-    ``delimiter``, ``limit``...).
+    """``.input``, ``.output`` or ``.printsize`` with options such as ``IO`` and ``filename``.
 
-    Of ``.input``, the relation is the INPUT relation that the rows go to; ``name`` is what the program calls
-    it.
+    Rows of ``.input`` go to the INPUT relation ``relation``, which the program calls ``name``.
     """
 
-    direction: Direction
+    direction: TransferKind
     relation: str
     name: str
     options: Mapping[str, str] = field(hash=False)
@@ -392,8 +418,9 @@ class Structure:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A checked program. ``facts``: the first rows of INPUT relations, without duplicates, in the order of
-    the text.
+    """A checked program.
+
+    ``facts`` are the initial rows of INPUT relations, distinct, in text order.
     """
 
     relations: Mapping[str, Relation]
@@ -409,7 +436,7 @@ class Program:
 
 
 def variables(expression: Expression | Wildcard) -> Iterator[Variable]:
-    """The variables of an expression or term, with repetitions, left to right."""
+    """Yield the variables of an expression or term, with repetitions, from left to right."""
     match expression:
         case Variable():
             yield expression
@@ -423,8 +450,9 @@ def variables(expression: Expression | Wildcard) -> Iterator[Variable]:
 
 
 def literal_variables(literal: Literal) -> Iterator[Variable]:
-    """The variables of the enclosing rule that a literal mentions, with repetitions; of an aggregate, its
-    groups and result.
+    """Yield the rule's variables that a literal mentions, with repetitions.
+
+    Those of an aggregate are its groups and result.
     """
     match literal:
         case Atom(terms=terms) | Negation(atom=Atom(terms=terms)):
@@ -444,8 +472,9 @@ def literal_variables(literal: Literal) -> Iterator[Variable]:
 
 
 def atoms(body: tuple[Literal, ...]) -> Iterator[tuple[Atom, str]]:
-    """Every atom of a body, inside aggregates too, with how it is used: ``""``, ``"negation"`` or
-    ``"aggregation"``.
+    """Yield every atom of a body, also inside aggregates, with its use.
+
+    The use is ``""``, ``"negation"`` or ``"aggregation"``.
     """
     for literal in body:
         match literal:
@@ -462,28 +491,31 @@ def atoms(body: tuple[Literal, ...]) -> Iterator[tuple[Atom, str]]:
                 assert_never(literal)
 
 
-def is_total(function: str) -> bool:
-    """Whether it has a value, its identity, for a group without bindings."""
-    return aggregate_named(function).identity is not None
+def has_identity(function: str) -> bool:
+    """Return whether the aggregate has a value for a group without bindings."""
+    return lookup_aggregate(function).identity is not None
 
 
-def in_recursion(function: str) -> bool:
-    """Whether a relation may depend on itself through it: more rows only move its value one way."""
-    return aggregate_named(function).is_lattice
+def is_monotone(function: str) -> bool:
+    """Return whether a relation may depend on itself through the aggregate.
+
+    More rows must move its value in one direction only.
+    """
+    return lookup_aggregate(function).is_lattice
 
 
-def counts_repeats(aggregates: Iterable[str | None]) -> bool:
-    """Whether one of a relation's aggregates changes if a rule derives a row once more."""
-    return any(function is not None and not aggregate_named(function).idempotent for function in aggregates)
+def is_duplicate_sensitive(aggregates: Iterable[str | None]) -> bool:
+    """Return whether a repeated derivation of a row changes one of the aggregates."""
+    return any(function is not None and not lookup_aggregate(function).idempotent for function in aggregates)
 
 
-Mapped = Mapping[str, Expression]
-Change = Callable[[Expression], Expression]
-"""Applied to whole expressions, to variables that are bound, and to terms other than wildcards."""
+VariableMapping = Mapping[str, Expression]
+Substitution = Callable[[Expression], Expression]
+"""Function for whole expressions, for variables that a literal binds, and for terms but wildcards."""
 
 
-def replacing(mapping: Mapped) -> Change:
-    """The change that replaces variables by name, everywhere in an expression."""
+def substitution(mapping: VariableMapping) -> Substitution:
+    """Return the substitution that replaces variables by name everywhere in an expression."""
 
     def change(value: Expression) -> Expression:
         match value:
@@ -499,46 +531,47 @@ def replacing(mapping: Mapped) -> Change:
     return change
 
 
-def changed_atom(value: Atom, change: Change) -> Atom:
-    """The atom with its terms changed, to terms."""
-    return replace(value, terms=tuple(_term(part, change) for part in value.terms))
+def substitute_atom(value: Atom, change: Substitution) -> Atom:
+    """Return the atom with the substitution applied to its terms, which must stay terms."""
+    return replace(value, terms=tuple(_substitute_term(part, change) for part in value.terms))
 
 
-def _term(value: Term, change: Change) -> Term:
+def _substitute_term(value: Term, change: Substitution) -> Term:
     if isinstance(value, Wildcard):
         return value
-    made = change(value)
-    assert not isinstance(made, Call)
-    return made
+    result = change(value)
+    assert not isinstance(result, Call)
+    return result
 
 
-def changed_binding(variable: Variable, change: Change) -> Variable:
-    """A variable where it is bound: changed if to a variable."""
-    made = change(variable)
-    return made if isinstance(made, Variable) else variable
+def substitute_binding(variable: Variable, change: Substitution) -> Variable:
+    """Return a binding occurrence of a variable, replaced only by another variable."""
+    result = change(variable)
+    return result if isinstance(result, Variable) else variable
 
 
-def changed(value: Literal, change: Change) -> Literal:
-    """The literal with its expressions changed; a variable that it binds, only to a variable.
+def substitute_literal(value: Literal, change: Substitution) -> Literal:
+    """Return the literal with the substitution applied to its expressions.
 
-    Of an aggregate, the variables of its own are changed too: they have names of their own.
+    A variable that it binds is replaced only by a variable. The local variables of an aggregate are
+    replaced too, which is safe because their names are unique.
     """
     match value:
         case Atom():
-            return changed_atom(value, change)
+            return substitute_atom(value, change)
         case Negation(atom=inner):
-            return Negation(changed_atom(inner, change))
+            return Negation(substitute_atom(inner, change))
         case Comparison(left=left, right=right):
             return replace(value, left=change(left), right=change(right))
         case Assignment(variable=variable, expression=right):
-            return replace(value, variable=changed_binding(variable, change), expression=change(right))
+            return replace(value, variable=substitute_binding(variable, change), expression=change(right))
         case BodyAggregate(result=result, value=operand, body=body, groups=groups):
             return replace(
                 value,
-                result=changed_binding(result, change),
+                result=substitute_binding(result, change),
                 value=None if operand is None else change(operand),
-                body=tuple(changed(one, change) for one in body),
-                groups=tuple(changed_binding(one, change) for one in groups),
+                body=tuple(substitute_literal(part, change) for part in body),
+                groups=tuple(substitute_binding(part, change) for part in groups),
             )
         case _:
             assert_never(value)
@@ -559,7 +592,7 @@ PRIMITIVES: Final[Mapping[str, str]] = {
     "$bor": "BIGINT, BIGINT -> BIGINT: bitwise or",
     "$bxor": "BIGINT, BIGINT -> BIGINT: bitwise exclusive or",
     "$bnot": "BIGINT -> BIGINT: every bit flipped",
-    "$bshl": "BIGINT, BIGINT -> BIGINT: shifted left by the second modulo 64, what leaves the word is lost",
+    "$bshl": "BIGINT, BIGINT -> BIGINT: shifted left by the second modulo 64; overflowing bits are lost",
     "$bshr": "BIGINT, BIGINT -> BIGINT: shifted right by the second modulo 64, filled with the sign",
     "$bshru": "BIGINT, BIGINT -> BIGINT: shifted right by the second modulo 64, filled with 0",
     "$land": "BIGINT, BIGINT -> BIGINT: 1 if both are other than 0, else 0",
@@ -574,32 +607,32 @@ PRIMITIVES: Final[Mapping[str, str]] = {
     "$six_places": "DOUBLE -> TEXT: with six decimal places",
     "$plain_float": "DOUBLE -> TEXT: the shortest digits, without an exponent; inf, NaN",
     "$plain_single": "DOUBLE -> TEXT: the shortest digits among floats of 32 bits, likewise",
-    "$whole_number": "TEXT -> BIGINT: decimal, 0x or 0b, with a sign; an error for what is none",
+    "$whole_number": "TEXT -> BIGINT: decimal, 0x or 0b, with a sign; an error if malformed",
     "$float_bits": "DOUBLE -> BIGINT: the number of the same 64 bits",
-    "$float_bits32": "DOUBLE -> BIGINT: the number of the bits that it has as a float of 32",
-    "$bits_float": "BIGINT -> DOUBLE: what $float_bits was given",
-    "$bits_float32": "BIGINT -> DOUBLE: the float that the low 32 bits are",
-    "$number_or_zero": "TEXT -> BIGINT: decimal of 32 bits, with a sign; 0 for what is none",
+    "$float_bits32": "DOUBLE -> BIGINT: the number of the bits of its 32-bit float",
+    "$bits_float": "BIGINT -> DOUBLE: inverse of $float_bits",
+    "$bits_float32": "BIGINT -> DOUBLE: the float with these low 32 bits",
+    "$number_or_zero": "TEXT -> BIGINT: decimal of 32 bits, with a sign; 0 if malformed",
     "$quote": 'TEXT -> TEXT: a symbol as a field: "a" with \\ before \\ and ", \\n \\t \\r for those',
-    "$unquote": "TEXT -> TEXT: what $quote was given",
+    "$unquote": "TEXT -> TEXT: inverse of $quote",
     "$show": "BIGINT or DOUBLE -> TEXT: a number as a field; floats so that they read back the same",
     "$record": "TEXT fields... -> TEXT: [a, b]",
     "$branch": "TEXT name, TEXT fields... -> TEXT: $name(a, b), or $name if there are no fields",
     "$branch_of": "TEXT -> TEXT: the name of an ADT value's branch; of a record '', of nil 'nil'",
     "$field": "TEXT, BIGINT literal -> TEXT: a record's or branch's field, by position from 0, as it stands",
-    "$number": "TEXT -> BIGINT: what $show was given",
-    "$float": "TEXT -> DOUBLE: what $show was given",
+    "$number": "TEXT -> BIGINT: inverse of $show",
+    "$float": "TEXT -> DOUBLE: inverse of $show",
 }
-"""What the runtime has to provide besides the registered functions, with NULL for a NULL argument.
+"""Functions that the runtime provides in addition to the registered ones.
 
-An error where the result is out of range, ``$bshl`` excepted. ``$field`` is NULL where there is no such
-field: rules test ``$branch_of``, but perhaps after they read the field.
+They are strict. A result out of range is an error, except for ``$bshl``. ``$field`` is NULL if
+there is no such field: rules test ``$branch_of``, but may read the field first.
 """
-WRAPS: Final[Mapping[Domain, str]] = {
+WRAP_FUNCTIONS: Final[Mapping[Domain, str]] = {
     Domain.NUMBER: "$wrap_number",
     Domain.UNSIGNED: "$wrap_unsigned",
 }
-"""What makes 32-bit numbers of results."""
+"""Functions that wrap results to 32 bits, by domain."""
 
 
 OPERATORS = {"eq": "=", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -607,7 +640,7 @@ INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
 
 
 def program_text(program: Program) -> str:
-    """Declarations, facts and rules, one a line."""
+    """Return declarations, facts and rules as text, one per line."""
     return "\n".join(_lines(program))
 
 
@@ -622,18 +655,18 @@ def _lines(program: Program) -> Iterator[str]:
 
 
 def relation_text(relation: Relation) -> str:
-    """The declaration, with the kind of relation it is."""
+    """Return the declaration of a relation with its kind."""
     columns = ", ".join(f"{column.name}: {column.type.name}" for column in relation.columns)
     return f".decl {relation.name}({columns}) {relation.kind.value}"
 
 
 def rule_text(rule: Rule, relation: Relation | None = None) -> str:
-    """The rule; the head's aggregates are shown if its relation is given."""
+    """Return the rule as text, with the head's aggregates if ``relation`` is passed."""
     aggregates = relation.aggregates if relation is not None else ()
     functions = aggregates or (None,) * len(rule.head.terms)
     terms = ", ".join(map(_head_term, rule.head.terms, functions))
     head = f"{rule.head.relation}({terms})"
-    body = ", ".join(literal_text(one) for one in rule.body)
+    body = ", ".join(literal_text(literal) for literal in rule.body)
     return f"{head} :- {body}." if body else f"{head}."
 
 
@@ -643,7 +676,7 @@ def _head_term(term: HeadTerm, function: str | None) -> str:
 
 
 def literal_text(literal: Literal) -> str:
-    """A literal of a body."""
+    """Return a body literal as text."""
     match literal:
         case Atom(relation=relation, terms=terms):
             return f"{relation}({', '.join(expression_text(term) for term in terms)})"
@@ -659,14 +692,14 @@ def literal_text(literal: Literal) -> str:
         case BodyAggregate(result=result, function=function, value=value, body=body, groups=groups):
             operand = "" if value is None else f" {expression_text(value)}"
             by = f" by {', '.join(group.name for group in groups)}" if groups else ""
-            inner = ", ".join(literal_text(one) for one in body)
+            inner = ", ".join(literal_text(inner_literal) for inner_literal in body)
             return f"{result.name} := {function}{operand} : {{ {inner} }}{by}"
         case _:
             assert_never(literal)
 
 
 def expression_text(expression: Expression | Wildcard) -> str:
-    """An expression or term."""
+    """Return an expression or term as text."""
     match expression:
         case Variable(name=name):
             return name
@@ -681,6 +714,6 @@ def expression_text(expression: Expression | Wildcard) -> str:
         case Call(function=function, args=args):
             if function in INFIX and len(args) == 2:
                 return f"({expression_text(args[0])} {INFIX[function]} {expression_text(args[1])})"
-            return f"{shown(function)}({', '.join(map(expression_text, args))})"
+            return f"{display_name(function)}({', '.join(map(expression_text, args))})"
         case _:
             assert_never(expression)

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
-from kpg.compiler.rules.core import Choice, Limit, Numbered, Relation, Rule, Selection, Subsumption, atoms
+from kpg.compiler.rules.core import Choice, Limit, Relation, RowNumbering, Rule, Selection, Subsumption, atoms
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """Relations that depend on each other (or one alone), and their rules in the order of the text."""
+    """Relations that depend on each other, or a single one, and their rules in text order."""
 
     relations: tuple[str, ...]
     rules: tuple[Rule, ...]
@@ -19,7 +19,7 @@ class Stratum:
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """A rule for ``head`` names ``body``; ``use`` as in ``core.atoms``."""
+    """A dependency of ``head`` on ``body``, with ``use`` as in ``core.atoms``."""
 
     head: str
     body: str
@@ -28,9 +28,10 @@ class Dependency:
 
 
 def strata(relations: Iterable[str] | Mapping[str, Relation], rules: Sequence[Rule]) -> tuple[Stratum, ...]:
-    """The strata, every relation in one, each after those that it depends on.
+    """Return the strata in dependency order.
 
-    Given the relations, and not only their names, those that are computed in rounds count as recursive.
+    Each relation is in exactly one. If ``relations`` maps names to relations, those that are computed
+    in rounds count as recursive.
     """
     edges = dependencies(rules)
     found: list[Stratum] = []
@@ -45,7 +46,7 @@ def strata(relations: Iterable[str] | Mapping[str, Relation], rules: Sequence[Ru
 
 
 def dependencies(rules: Sequence[Rule]) -> list[Dependency]:
-    """Every atom of a body as a dependency of the head, in the order of the text."""
+    """Return every atom of a body as a dependency of the head, in text order."""
     return [
         Dependency(rule.head.relation, atom.relation, use, atom.span)
         for rule in rules
@@ -56,10 +57,10 @@ def dependencies(rules: Sequence[Rule]) -> list[Dependency]:
 def successors(
     relations: Iterable[str] | Mapping[str, Relation], edges: Iterable[Dependency]
 ) -> dict[str, list[str]]:
-    """What each relation depends on directly, with repetitions; every relation is a key.
+    """Return the direct dependencies of each relation, with repetitions.
 
-    Given the relations, and not only their names, those of the same rounds depend on each other, and one
-    with a subsumption on what its rules name.
+    Every relation is a key. If ``relations`` maps names to relations, those computed in lockstep
+    depend on each other. A relation with a subsumption depends on the relations that its rules read.
     """
     successors: dict[str, list[str]] = {name: [] for name in relations}
     for edge in edges:
@@ -69,7 +70,7 @@ def successors(
         if isinstance(relation.selection, Subsumption):
             successors[name] += sorted(relation.selection.guards)
         if isinstance(relation.selection, Limit):
-            for other in relation.selection.together:
+            for other in relation.selection.lockstep_relations:
                 if other in relations:
                     successors[name].append(other)
                     successors[other].append(name)
@@ -77,7 +78,7 @@ def successors(
 
 
 def reachable(successors: Mapping[str, Sequence[str]], roots: Iterable[str]) -> set[str]:
-    """These names and all that they lead to."""
+    """Return ``roots`` and all names reachable from them."""
     found: set[str] = set()
     pending = list(roots)
     while pending:
@@ -89,8 +90,9 @@ def reachable(successors: Mapping[str, Sequence[str]], roots: Iterable[str]) -> 
 
 
 def strongly_connected(successors: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
-    """Tarjan's strongly connected components, each after those that it leads to; members in the order of the
-    keys.
+    """Return the strongly connected components in dependency order, by Tarjan's algorithm.
+
+    The members of a component are in the order of the keys.
     """
     order = {name: position for position, name in enumerate(successors)}
     index: dict[str, int] = {}
@@ -110,7 +112,7 @@ def strongly_connected(successors: Mapping[str, Sequence[str]]) -> list[tuple[st
                 on_stack.add(name)
             else:
                 low[name] = min(low[name], low[successors[name][position - 1]])
-            position = _unvisited(name, position, successors[name], index, low, on_stack)
+            position = _next_unvisited(name, position, successors[name], index, low, on_stack)
             if position < len(successors[name]):
                 work.append((name, position + 1))
                 work.append((successors[name][position], 0))
@@ -119,7 +121,7 @@ def strongly_connected(successors: Mapping[str, Sequence[str]]) -> list[tuple[st
     return found
 
 
-def _unvisited(
+def _next_unvisited(
     name: str,
     position: int,
     nexts: Sequence[str],
@@ -127,7 +129,7 @@ def _unvisited(
     low: dict[str, int],
     on_stack: set[str],
 ) -> int:
-    """The position of the next successor that was not visited; those before it are taken account of."""
+    """Return the position of the next unvisited successor, and update ``low`` for those before it."""
     while position < len(nexts) and nexts[position] in index:
         if nexts[position] in on_stack:
             low[name] = min(low[name], index[nexts[position]])
@@ -144,13 +146,13 @@ def _pop(name: str, stack: list[str], on_stack: set[str], order: Mapping[str, in
 
 
 def needs_rounds(selection: Selection | None) -> bool:
-    """Whether a relation is computed in a loop although it does not depend on itself."""
+    """Return whether a relation is computed in a loop although it does not depend on itself."""
     match selection:
         case Choice(keys=keys):
             return len(keys) > 1
-        case Limit(together=together):
+        case Limit(lockstep_relations=together):
             return bool(together)
-        case Subsumption() | Numbered() | None:
+        case Subsumption() | RowNumbering() | None:
             return False
         case _:
             assert_never(selection)

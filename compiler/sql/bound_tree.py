@@ -19,50 +19,56 @@ from kpg.runtime.plan.nodes import WindowCall, call_columns
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Literal, Scalar, columns
 from kpg.runtime.types import ROWID, Type
-from kpg.runtime.values.styles import PLAIN, Style
+from kpg.runtime.values.styles import DEFAULT_STYLE, Style
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """A relation, and its columns by their names. ``scanned``: it is read even if no column is."""
+class RelationRead:
+    """Relation that a statement reads, with the names of the columns read.
+
+    ``scanned``: it is read even if no column is.
+    """
 
     entry: Entry
-    scanned: bool
-    used: set[str] = field(default_factory=set)
+    is_scanned: bool
+    column_names: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
 class Reads:
-    """The relations that a statement names, if what is read has to be known."""
+    """Relations and columns that a statement reads, recorded for privilege checks."""
 
-    relations: list[Read] = field(default_factory=list)
-    _columns: dict[int, tuple[Read, str]] = field(default_factory=dict)
-    locked: list[Read] = field(default_factory=list)
-    within: "list[tuple[Catalog, Reads]]" = field(default_factory=list)
-    """What bodies of functions read with the rights of their owners."""
+    relations: list[RelationRead] = field(default_factory=list)
+    _columns: dict[int, tuple[RelationRead, str]] = field(default_factory=dict)
+    locked_relations: list[RelationRead] = field(default_factory=list)
+    routine_reads: "list[tuple[Catalog, Reads]]" = field(default_factory=list)
+    """Reads of function bodies that run with the privileges of the functions' owners."""
 
-    def enter(
-        self, entry: Entry, columns: Iterable[Column], *, scanned: bool = True, locked: bool = False
+    def add_relation(
+        self, entry: Entry, columns: Iterable[Column], *, is_scanned: bool = True, locks_rows: bool = False
     ) -> None:
-        """A relation is named, whose columns have these ids; FOR UPDATE: its rows are to be ``locked``."""
-        read = Read(entry, scanned)
+        """Record a relation of the statement and the ids of its columns.
+
+        ``locked``: FOR UPDATE locks its rows.
+        """
+        read = RelationRead(entry, is_scanned)
         self.relations.append(read)
-        if locked:
-            self.locked.append(read)
+        if locks_rows:
+            self.locked_relations.append(read)
         for name, column in zip(entry.schema.names, columns, strict=False):
             self._columns[column.index] = (read, name)
 
-    def also(self, columns: Iterable[Column], others: Iterable[Column]) -> None:
-        """Other ids for the same columns."""
-        for one, other in zip(columns, others, strict=False):
-            if one.index in self._columns:
-                self._columns[other.index] = self._columns[one.index]
+    def add_aliases(self, columns: Iterable[Column], aliases: Iterable[Column]) -> None:
+        """Record the columns ``others`` as aliases of ``columns``."""
+        for column, alias in zip(columns, aliases, strict=False):
+            if column.index in self._columns:
+                self._columns[alias.index] = self._columns[column.index]
 
-    def use(self, column: Column) -> None:
-        """A column is named."""
-        known = self._columns.get(column.index)
-        if known is not None:
-            known[0].used.add(known[1])
+    def add_column(self, column: Column) -> None:
+        """Record a column that the statement refers to."""
+        found = self._columns.get(column.index)
+        if found is not None:
+            found[0].column_names.add(found[1])
 
 
 Ids = frozenset[int]
@@ -70,18 +76,18 @@ Ids = frozenset[int]
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A catalog relation or a view's plan; ``ids`` for all columns, a table's rowid included."""
+    """Scan of a catalog relation or a view's plan; ``ids`` for all columns, a table's rowid included."""
 
     rel: Rel
     ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
-    """The WITH query or view ``name`` of :attr:`Resolved.shared`, under new ids.
+class SharedScan:
+    """Scan of the WITH query or view ``name`` of :attr:`BoundQuery.shared_queries`, under new ids.
 
-    Only a recursive query can refer to columns of queries around it, ``outer``: it is then one for each
-    combination of their values.
+    Only a recursive query can refer to columns of enclosing queries, ``outer``. It is then evaluated
+    for each combination of their values.
     """
 
     name: str
@@ -91,7 +97,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Literal rows."""
+    """Constant rows."""
 
     rows: tuple[tuple[Literal, ...], ...]
     ids: tuple[int, ...]
@@ -100,7 +106,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The rows for which every predicate is true."""
+    """Selection of the rows for which every predicate is true."""
 
     input: "Node"
     predicates: tuple[Scalar, ...]
@@ -108,7 +114,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """The input's columns and ``scalars``, each under its id."""
+    """Extension of the input's columns by ``scalars``, each under its id."""
 
     input: "Node"
     ids: tuple[int, ...]
@@ -117,7 +123,10 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """``kind`` is ``inner``, ``left`` or ``full``; ``right`` may refer to ``left``'s columns (LATERAL)."""
+    """Join of two nodes; ``right`` may refer to the columns of ``left`` (LATERAL).
+
+    ``kind`` is ``inner``, ``left`` or ``full``.
+    """
 
     kind: str
     left: "Node"
@@ -127,7 +136,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One row per group: the keys under their ids, then the aggregates under theirs."""
+    """Aggregation to one row per group: the keys under their ids, then the aggregates under theirs."""
 
     input: "Node"
     key_ids: tuple[int, ...]
@@ -138,10 +147,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class GroupingSets:
-    """The groups of several sets of keys, all in one: the keys that a set lacks are NULL.
+    """Aggregation over several sets of keys; the keys that a set lacks are NULL.
 
-    ``sets`` are places in ``keys``. ``marks[i]`` is a column of its own that has, for a group of set j, the
-    number ``marked[i][j]``: what tells the sets apart.
+    ``sets`` are positions in ``keys``. ``marks`` are the ids of columns that identify a group's set:
+    column ``marks[i]`` has the value ``mark_values[i][j]`` for the groups of set j.
     """
 
     input: "Node"
@@ -151,14 +160,14 @@ class GroupingSets:
     aggregates: tuple[AggregateCall, ...]
     sets: tuple[tuple[int, ...], ...]
     marks: tuple[int, ...]
-    marked: tuple[tuple[int, ...], ...]
+    mark_values: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Expand:
-    """Each input row with the rows that ``calls`` make of it side by side: all their columns under ``ids``.
+    """Expansion of each input row by the rows of ``calls``, side by side; their columns have the ``ids``.
 
-    With ``ordinality`` the last id is that of the number of the row among those made of one.
+    With ``ordinality`` the last id is the row number among the rows of one input row.
     """
 
     input: "Node"
@@ -169,7 +178,7 @@ class Expand:
 
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """Each combination of the ``columns`` once; other columns of the input are gone."""
+    """Distinct combinations of the ``columns``; the input's other columns are dropped."""
 
     input: "Node"
     columns: tuple[Column, ...]
@@ -177,7 +186,7 @@ class Distinct:
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """A column to sort by."""
+    """Column to sort by."""
 
     column: Column
     descending: bool
@@ -197,9 +206,9 @@ class TopK:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The input's columns and, under ``ids``, what ``calls`` say of each row in its partition.
+    """Input's columns and, under ``ids``, the results of window ``calls``.
 
-    ``ties`` is the order of rows that are equal by ``order``: as far as it is known, that in which they came.
+    ``ties`` orders rows that are equal by ``order``: the order of arrival, as far as it is known.
     """
 
     input: "Node"
@@ -212,7 +221,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class SetOperation:
-    """``kind`` is ``union``, ``intersect`` or ``except``; all columns under new ids."""
+    """Set operation; ``kind`` is ``union``, ``intersect`` or ``except``; all columns have new ids."""
 
     kind: str
     all: bool
@@ -223,7 +232,7 @@ class SetOperation:
 
 Node = (
     Scan
-    | Shared
+    | SharedScan
     | Rows
     | Filter
     | Map
@@ -240,22 +249,22 @@ Node = (
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The ``columns`` of ``node``, in that order, as a relation."""
+    """Relation of the ``columns`` of ``node``, in that order."""
 
     node: Node
     columns: tuple[Column, ...]
     names: tuple[str, ...]
     order: tuple[SortKey, ...] = ()
-    """Order without limit, which matters only at the top."""
+    """Order without a limit; it matters only at the top."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subquery:
-    """A subquery in an expression.
+    """Subquery in an expression.
 
-    ``scalar``: its one column's value in its one row, NULL without one. ``exists``: whether there is
-    a row. ``any``: whether ``comparison`` (over the outer columns and the query's) is true for some
-    row, NULL if it is for none but NULL for some.
+    ``scalar``: the value of its one column in its one row, NULL without a row. ``exists``: whether
+    there is a row. ``any``: whether ``comparison`` (over the outer columns and the query's) is true for
+    some row, NULL if it is true for none but NULL for some.
     """
 
     id: int
@@ -264,17 +273,18 @@ class Subquery:
     type: Type
     comparison: tuple[Scalar, ...] = ()
     """Conjuncts of the comparison, for ``any``."""
-    place: Callable[[], Span | None] = field(default=lambda: None, compare=False, repr=False)
-    """Find where it is written, which takes as long as the text around it."""
+    locate: Callable[[], Span | None] = field(default=lambda: None, compare=False, repr=False)
+    """Function that finds the span in the text; it takes time in proportion to the text."""
     outer: list[Ids] = field(default_factory=list, init=False, compare=False, repr=False)
-    """The result of :func:`free_of`, once it is computed."""
+    """The result of :func:`subquery_free_ids`, once it is computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Shared queries that refer to each other: the fixed point of their definitions, from no rows on.
+    """Recursive queries: the fixed point of queries that refer to each other, from no rows on.
 
-    With a ``limit``, what is there after so many rounds, or an error if the last of them changed something.
+    With a ``limit``, the result after that many rounds, or an error if the last round changed
+    something.
     """
 
     names: tuple[str, ...]
@@ -284,28 +294,28 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
-    """A whole bound query: the query, its subqueries by id, the shared queries in order of definition.
+class BoundQuery:
+    """Whole bound query: the query, its subqueries by id, the shared queries in order of definition.
 
-    ``loops`` has, for the name of each shared query of a loop, the loop.
+    ``loops`` maps the name of each shared query in a loop to the loop.
     """
 
     query: Query
     subqueries: dict[int, Subquery]
-    shared: dict[str, Query]
+    shared_queries: dict[str, Query]
     loops: dict[str, Loop]
     next_id: int
-    """All ids from here on are free."""
+    """First unused id."""
     reads: Reads | None = None
-    """What it reads, if that may be refused."""
-    style: Style = PLAIN
-    """What its text of moments is like."""
+    """Relations that the query reads, for privilege checks; None if no check is needed."""
+    style: Style = DEFAULT_STYLE
+    """Session's time zone and DateStyle."""
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The direct inputs of a node."""
+    """Return the direct inputs of a node."""
     match node:
-        case Scan() | Shared() | Rows():
+        case Scan() | SharedScan() | Rows():
             return ()
         case Join(left=left, right=right):
             return (left, right)
@@ -318,18 +328,18 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """The node and everything below it, without the subqueries in its scalars."""
+    """Yield the node and everything below it, without the subqueries in its scalars."""
     stack = [node]
     while stack:
-        here = stack.pop()
-        yield here
-        stack.extend(reversed(children(here)))
+        current = stack.pop()
+        yield current
+        stack.extend(reversed(children(current)))
 
 
 def scalars(node: Node) -> tuple[Scalar, ...]:
-    """The scalars that the node evaluates."""
+    """Return the scalars that the node evaluates."""
     match node:
-        case Scan() | Shared() | Rows():
+        case Scan() | SharedScan() | Rows():
             return ()
         case Filter(predicates=result) | Map(scalars=result) | Join(on=result):
             return result
@@ -351,9 +361,9 @@ def scalars(node: Node) -> tuple[Scalar, ...]:
 
 
 def own_ids(node: Node) -> tuple[int, ...]:
-    """The ids that the node itself gives to columns."""
+    """Return the ids of the columns that the node itself computes."""
     match node:
-        case Scan(ids=ids) | Shared(ids=ids) | Rows(ids=ids) | Map(ids=ids) | SetOperation(ids=ids):
+        case Scan(ids=ids) | SharedScan(ids=ids) | Rows(ids=ids) | Map(ids=ids) | SetOperation(ids=ids):
             return ids
         case Expand(ids=ids) | Window(ids=ids):
             return ids
@@ -367,69 +377,71 @@ def own_ids(node: Node) -> tuple[int, ...]:
             assert_never(node)
 
 
-def produced(node: Node) -> Ids:
-    """The ids of the columns that the node's rows have."""
+def output_ids(node: Node) -> Ids:
+    """Return the ids of the columns of the node's rows."""
     match node:
         case Filter() | TopK():
-            return produced(node.input)
+            return output_ids(node.input)
         case Map(input=source, ids=ids) | Expand(input=source, ids=ids) | Window(input=source, ids=ids):
-            return produced(source) | set(ids)
+            return output_ids(source) | set(ids)
         case Join(left=left, right=right):
-            return produced(left) | produced(right)
+            return output_ids(left) | output_ids(right)
         case Distinct(columns=kept):
             return frozenset(column.index for column in kept)
-        case Scan() | Shared() | Rows() | Group() | GroupingSets() | SetOperation():
+        case Scan() | SharedScan() | Rows() | Group() | GroupingSets() | SetOperation():
             return frozenset(own_ids(node))
         case _:
             assert_never(node)
 
 
-def used(scalar: Scalar, subqueries: dict[int, Subquery]) -> Ids:
-    """The columns that a scalar needs, those that its subqueries need from around them included."""
+def referenced_ids(scalar: Scalar, subqueries: dict[int, Subquery]) -> Ids:
+    """Return the columns that a scalar needs, with the outer columns that its subqueries need."""
     result: set[int] = set()
     for id_ in columns(scalar):
         subquery = subqueries.get(id_)
-        result |= {id_} if subquery is None else free_of(subquery, subqueries)
+        result |= {id_} if subquery is None else subquery_free_ids(subquery, subqueries)
     return frozenset(result)
 
 
-def free_of(subquery: Subquery, subqueries: dict[int, Subquery]) -> Ids:
-    """The columns of the queries around it that a subquery refers to."""
+def subquery_free_ids(subquery: Subquery, subqueries: dict[int, Subquery]) -> Ids:
+    """Return the columns of enclosing queries that a subquery refers to."""
     if not subquery.outer:
         own = {column.index for column in subquery.query.columns}
-        compared = frozenset[int]().union(*(used(part, subqueries) for part in subquery.comparison))
-        subquery.outer.append(free(subquery.query.node, subqueries) | (compared - own))
+        compared = frozenset[int]().union(*(referenced_ids(part, subqueries) for part in subquery.comparison))
+        subquery.outer.append(free_ids(subquery.query.node, subqueries) | (compared - own))
     return subquery.outer[0]
 
 
-def shared_names(node: Node, subqueries: dict[int, Subquery]) -> frozenset[str]:
-    """The shared queries that a node and the subqueries in it refer to."""
+def shared_query_names(node: Node, subqueries: dict[int, Subquery]) -> frozenset[str]:
+    """Return the names of the shared queries that a node and its subqueries refer to."""
     found: set[str] = set()
     for part in walk(node):
-        if isinstance(part, Shared):
+        if isinstance(part, SharedScan):
             found.add(part.name)
         for scalar in scalars(part):
-            found.update(*(names_in(id_, subqueries) for id_ in columns(scalar)))
+            found.update(*(subquery_shared_names(id_, subqueries) for id_ in columns(scalar)))
     return frozenset(found)
 
 
-def names_in(id_: int, subqueries: dict[int, Subquery]) -> frozenset[str]:
-    """The shared queries that the subquery of an id refers to; none if the id is that of a column."""
+def subquery_shared_names(id_: int, subqueries: dict[int, Subquery]) -> frozenset[str]:
+    """Return the names of the shared queries that the subquery ``id_`` refers to; none for a column's id."""
     subquery = subqueries.get(id_)
     if subquery is None:
         return frozenset()
-    inner = (names_in(other, subqueries) for part in subquery.comparison for other in columns(part))
-    return shared_names(subquery.query.node, subqueries).union(*inner)
+    inner = (
+        subquery_shared_names(other, subqueries) for part in subquery.comparison for other in columns(part)
+    )
+    return shared_query_names(subquery.query.node, subqueries).union(*inner)
 
 
-def free(node: Node, subqueries: dict[int, Subquery]) -> Ids:
-    """The columns that a node refers to and that nothing below it makes."""
+def free_ids(node: Node, subqueries: dict[int, Subquery]) -> Ids:
+    """Return the columns that a node refers to and that nothing below it computes."""
     needed: set[int] = set()
-    made: set[int] = set()
+    computed: set[int] = set()
     for part in walk(node):
-        made.update(own_ids(part))
-        if isinstance(part, Shared):
+        computed.update(own_ids(part))
+        if isinstance(part, SharedScan):
             needed |= part.outer
         for scalar in scalars(part):
-            needed |= used(scalar, subqueries)
-    return frozenset(needed - made)
+            needed |= referenced_ids(scalar, subqueries)
+    return frozenset(needed - computed)

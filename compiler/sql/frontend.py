@@ -1,8 +1,8 @@
-"""Entry points from a statement to a relation, with what presenting its rows needs.
+"""Entry points from a statement to a relation, with the facts that presenting its rows needs.
 
-:class:`Bound` is the result. :func:`origins_of` gives the table and column from which each output column
-comes; the server sends it to clients. Drivers use it to look up nullability and the table of an updatable
-row. The ``check_*`` functions raise PrivilegeError.
+:class:`LoweredQuery` is the result. :func:`column_origins` gives the table and column from which
+each output column comes; the server sends it to clients. Drivers use it to look up nullability and
+the table of an updatable row. The ``check_*`` functions raise PrivilegeError.
 """
 
 from collections.abc import Iterator
@@ -13,74 +13,87 @@ from sqlglot import exp
 
 from kpg.compiler.algebra import facts
 from kpg.compiler.algebra.rel import OrderBy, Rel, types
-from kpg.compiler.catalog.access_control import denied, key_of, may_columns, need_columns, whose
+from kpg.compiler.catalog.access_control import (
+    has_column_privileges,
+    permission_denied,
+    relation_key,
+    require_column_privileges,
+    view_role,
+)
 from kpg.compiler.catalog.entries import Catalog, Entry, ViewEntry
-from kpg.compiler.catalog.privileges import FIRST
-from kpg.compiler.qualified_names import written
+from kpg.compiler.catalog.privileges import BOOTSTRAP_ROLE
+from kpg.compiler.qualified_names import quote_qualified_name
 from kpg.compiler.sql.bind.query import bind, bind_query, new_binding
-from kpg.compiler.sql.bound_tree import Reads, Resolved
-from kpg.compiler.sql.lower.query import lower_resolved
+from kpg.compiler.sql.bound_tree import BoundQuery, Reads
+from kpg.compiler.sql.lower.query import lower_to_algebra
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parameters import trees_of
 from kpg.compiler.sql.parse.parser import parse_query
-from kpg.compiler.sql.parse.reader import body_of
+from kpg.compiler.sql.parse.reader import parse_body
 from kpg.compiler.sql.parse.syntax import relation_name
 from kpg.runtime.errors import Error, ProgrammingError
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
-from kpg.runtime.values.styles import PLAIN as STYLES_PLAIN
+from kpg.runtime.values.styles import DEFAULT_STYLE as STYLES_PLAIN
 
 Origin = tuple[str, int]
-"""The name of a relation, and the place of the column in it."""
-NONE: Final = ("", 0)
-COMPUTED: Final = ("", -1)
-"""Of a value that has neither a length nor a number of digits."""
-PLAIN: Final = (exp.AggFunc, exp.Binary, exp.Literal, exp.Window)
+"""Name of a relation, and the attribute number of a column in it."""
+NO_ORIGIN: Final = ("", 0)
+COMPUTED_ORIGIN: Final = ("", -1)
+"""Origin of a computed value, whose type has neither a length nor a precision."""
+COMPUTED_CLASSES: Final = (exp.AggFunc, exp.Binary, exp.Literal, exp.Window)
 
 
-def origins_of(query: exp.Expr, catalog: Catalog, width: int) -> tuple[Origin, ...]:
-    """For each of the ``width`` columns of a query its relation and its place there; () if unknown."""
+def column_origins(query: exp.Expr, catalog: Catalog, width: int) -> tuple[Origin, ...]:
+    """Return, for each of the ``width`` columns of a query, its relation and attribute number.
+
+    () if they are unknown.
+    """
     if not isinstance(query, exp.Select):
         return ()
     common = {one.alias.lower() for one in query.find_all(exp.CTE)}
-    sources = [_source(one, catalog, common) for one in _items(query)]
+    sources = [_from_source(one, catalog, common) for one in _from_items(query)]
     joined = any(one.args.get("using") or one.args.get("method") for one in query.args.get("joins") or ())
     found: list[Origin] = []
     places: Places = {}
     for item in query.expressions:
-        one = item.this if isinstance(item, exp.Alias) else item
-        if isinstance(one, exp.Star) or (isinstance(one, exp.Column) and isinstance(one.this, exp.Star)):
-            whole = _all(sources, one.table if isinstance(one, exp.Column) else "")
-            if whole is None or joined:
+        expression = item.this if isinstance(item, exp.Alias) else item
+        if isinstance(expression, exp.Star) or (
+            isinstance(expression, exp.Column) and isinstance(expression.this, exp.Star)
+        ):
+            star_origins = _star_origins(
+                sources, expression.table if isinstance(expression, exp.Column) else ""
+            )
+            if star_origins is None or joined:
                 return ()
-            found += whole
-        elif isinstance(one, exp.Column):
-            found.append(_of(sources, places, one))
+            found += star_origins
+        elif isinstance(expression, exp.Column):
+            found.append(_column_origin(sources, places, expression))
         else:
-            found.append(COMPUTED if isinstance(one, PLAIN) else NONE)
+            found.append(COMPUTED_ORIGIN if isinstance(expression, COMPUTED_CLASSES) else NO_ORIGIN)
     return tuple(found) if len(found) == width else ()
 
 
-def is_computed(catalog: Catalog, view: ViewEntry, place: int) -> bool:
-    """Whether a column of a view is computed, so that its type has neither length nor digits."""
-    if not view.sql or not view.schema.types[place].precision:
+def is_computed(catalog: Catalog, view: ViewEntry, position: int) -> bool:
+    """Return whether a column of a view is computed, so that its type has neither length nor precision."""
+    if not view.sql or not view.schema.types[position].precision:
         return False
     try:
-        found = origins_of(parse_query(view.sql).query, catalog, len(view.schema.columns))
+        found = column_origins(parse_query(view.sql).query, catalog, len(view.schema.columns))
     except Error:
         return False
-    name, column = found[place] if found else NONE
+    name, origin_column = found[position] if found else NO_ORIGIN
     source = catalog.find(name) if name else None
     if isinstance(source, ViewEntry):
-        return is_computed(catalog, source, column - 1)
-    return column == COMPUTED[1]
+        return is_computed(catalog, source, origin_column - 1)
+    return origin_column == COMPUTED_ORIGIN[1]
 
 
 Source = tuple[str, Entry | None]
-"""The name of something in FROM, and the relation that it is; None for anything else."""
+"""Name of an item of FROM, and its relation; None for an item that is no relation."""
 
 
-def _items(query: exp.Select) -> Iterator[exp.Expr]:
+def _from_items(query: exp.Select) -> Iterator[exp.Expr]:
     start = query.args.get("from") or query.args.get("from_")
     if start is not None:
         yield start.this
@@ -89,20 +102,20 @@ def _items(query: exp.Select) -> Iterator[exp.Expr]:
     yield from query.args.get("laterals") or ()
 
 
-def _source(item: exp.Expr, catalog: Catalog, common: set[str]) -> Source:
+def _from_source(item: exp.Expr, catalog: Catalog, common: set[str]) -> Source:
     name = item.alias_or_name.lower()
     if not isinstance(item, exp.Table) or not isinstance(item.this, exp.Identifier):
         return name, None
     alias = item.args.get("alias")
     renamed = alias is not None and alias.args.get("columns")
     inside = item.args.get("joins")
-    whole = relation_name(item)
-    if renamed or inside or whole.lower() in common:
+    qualified_name = relation_name(item)
+    if renamed or inside or qualified_name.lower() in common:
         return name, None
-    return name, catalog.find(whole)
+    return name, catalog.find(qualified_name)
 
 
-def _all(sources: list[Source], table: str) -> list[Origin] | None:
+def _star_origins(sources: list[Source], table: str) -> list[Origin] | None:
     found: list[Origin] = []
     for name, entry in sources:
         if table and name != table.lower():
@@ -117,8 +130,8 @@ Places = dict[str, dict[str, int]]
 """The positions of the columns of relations by their names in lower case."""
 
 
-def _of(sources: list[Source], places: Places, column: exp.Column) -> Origin:
-    """Where a column comes from: names that two things have are errors, which others tell."""
+def _column_origin(sources: list[Source], places: Places, column: exp.Column) -> Origin:
+    """Return the origin of a column. Ambiguous names are errors that the binder reports."""
     wanted = column.name.lower()
     for name, entry in sources:
         if entry is None or (column.table and name != column.table.lower()):
@@ -129,12 +142,12 @@ def _of(sources: list[Source], places: Places, column: exp.Column) -> Origin:
         place = places[entry.name].get(wanted)
         if place is not None:
             return entry.name, place + 1
-    return NONE
+    return NO_ORIGIN
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
-    """A query as a relation. Its first ``visible`` columns are the result; ``order`` is over all of them."""
+class LoweredQuery:
+    """Query as a relation. The first ``visible`` columns are the result; ``order`` is over all columns."""
 
     rel: Rel
     names: tuple[str, ...]
@@ -143,52 +156,61 @@ class Bound:
     order: tuple[OrderBy, ...]
     visible: int
     origins: tuple[tuple[str, int], ...] = ()
-    """What columns of relations its columns are, if that is known: see ``origins.py``."""
+    """Relation and attribute number of each visible column; () if unknown. See :func:`column_origins`."""
 
 
-def lower_query(statement: ast.Select, catalog: Catalog, *, kept: bool = False) -> Bound:
-    """The relation of a query that is asked once, or of the one that a view is."""
-    bound = lowered(bind(statement.query, statement.span.source, catalog, kept=kept), catalog)
-    return bound if kept else replace(bound, origins=origins_of(statement.query, catalog, bound.visible))
+def lower_query(statement: ast.Select, catalog: Catalog, *, is_view: bool = False) -> LoweredQuery:
+    """Bind and lower a query.
+
+    ``is_view``: it is a view's query, else one that runs once.
+    """
+    result = lower_bound_query(
+        bind(statement.query, statement.span.source, catalog, is_view=is_view), catalog
+    )
+    return (
+        result
+        if is_view
+        else replace(result, origins=column_origins(statement.query, catalog, result.visible))
+    )
 
 
-def lowered(resolved: Resolved, catalog: Catalog) -> Bound:
-    """The relation of a bound query, with what presenting it needs; PrivilegeError if it may not be read."""
-    check_reads(resolved.reads, catalog)
-    query = resolved.query
-    rel, ids = lower_resolved(resolved)
-    if resolved.style is not STYLES_PLAIN:
-        from kpg.compiler.sql.lower.session_style import in_style  # lazy: a time zone
+def lower_bound_query(bound_query: BoundQuery, catalog: Catalog) -> LoweredQuery:
+    """Lower a bound query. PrivilegeError if the session user may not read its relations."""
+    check_reads(bound_query.reads, catalog)
+    query = bound_query.query
+    rel, ids = lower_to_algebra(bound_query)
+    if bound_query.style is not STYLES_PLAIN:
+        from kpg.compiler.sql.lower.session_style import apply_session_style  # lazy: a time zone
 
-        rel = in_style(rel, resolved.style)
+        rel = apply_session_style(rel, bound_query.style)
     order = tuple(
         OrderBy(ids.index(key.column.index), key.descending, key.nulls_first) for key in query.order
     )
     visible = len(query.columns)
-    return Bound(rel, query.names, types(rel)[:visible], facts.nullable(rel)[:visible], order, visible)
+    return LoweredQuery(rel, query.names, types(rel)[:visible], facts.nullable(rel)[:visible], order, visible)
 
 
-def lower_relation(name: str, catalog: Catalog) -> Bound:
-    """All rows of a table or view."""
-    return lower_query(parse_query(f"select * from {written(name)}"), catalog)
+def lower_relation(name: str, catalog: Catalog) -> LoweredQuery:
+    """Lower a query for all rows of a table or view."""
+    return lower_query(parse_query(f"select * from {quote_qualified_name(name)}"), catalog)
 
 
-def named_relations(query: ast.Select, catalog: Catalog) -> frozenset[str]:
-    """The tables and views of the catalog that the text of a query names."""
+def referenced_relations(query: ast.Select, catalog: Catalog) -> frozenset[str]:
+    """Return the tables and views, and the keys of the routines, that a query's text refers to."""
     common = {with_.alias.lower() for with_ in query.query.find_all(exp.CTE)}
     found = (catalog.find(relation_name(table)) for table in query.query.find_all(exp.Table))
     names = {entry.name for entry in found if entry is not None and entry.name.lower() not in common}
     return frozenset(names) | (
-        _routines(query.query, catalog) if catalog.routines or catalog.others else frozenset()
+        _called_routines(query.query, catalog) if catalog.routines or catalog.others else frozenset()
     )
 
 
-def read_relations(statement: object, catalog: Catalog) -> frozenset[str]:
-    """The tables and views that a statement reads; the target of an INSERT is not among them."""
+def input_relations(statement: object, catalog: Catalog) -> frozenset[str]:
+    """Return the tables and views that a statement reads, without the target of an INSERT or COPY."""
     found: set[str] = set()
-    if isinstance(statement, ast.Modifying):
-        for one in (*(part for _, _, part in statement.parts), statement.main):
-            found |= read_relations(one, catalog)
+    if isinstance(statement, ast.ModifyingWith):
+        for substatement in (*(part for _, _, part in statement.with_queries), statement.main):
+            found |= input_relations(substatement, catalog)
         return frozenset(found)
     for tree in trees_of(statement):
         for table in tree.find_all(exp.Table):
@@ -203,8 +225,8 @@ def read_relations(statement: object, catalog: Catalog) -> frozenset[str]:
     return frozenset(found)
 
 
-def _routines(tree: exp.Expr, catalog: Catalog) -> frozenset[str]:
-    """The functions and aggregates in SQL that a tree and their bodies call, by the names that views know."""
+def _called_routines(tree: exp.Expr, catalog: Catalog) -> frozenset[str]:
+    """Return the keys of the SQL functions and aggregates that a tree and the called bodies call."""
 
     found: set[str] = set()
     aggregates = catalog.aggregates if catalog.others else {}
@@ -213,41 +235,41 @@ def _routines(tree: exp.Expr, catalog: Catalog) -> frozenset[str]:
         for node in pending.pop().find_all(exp.Func):
             names = [str(node.this)] if isinstance(node, exp.Anonymous) else type(node).sql_names()
             schema = node.parent.this.name if isinstance(node.parent, exp.Dot) else ""
-            for one in (one for name in names for one in aggregates.get(name.lower(), ())):
-                found.add(f"function {one.fold}")
+            for routine_or_aggregate in (one for name in names for one in aggregates.get(name.lower(), ())):
+                found.add(f"function {routine_or_aggregate.fold}")
             for routine in (one for name in names for one in catalog.find_routines(name.lower(), schema)):
                 if routine.key not in found:
                     found.add(routine.key)
-                    pending.append(body_of(routine.body))
+                    pending.append(parse_body(routine.body))
     return frozenset(found)
 
 
-def named_columns(query: ast.Select, catalog: Catalog, relation: str) -> frozenset[str]:
-    """The columns of a relation that the text of a query names; * names all.
+def referenced_columns(query: ast.Select, catalog: Catalog, relation: str) -> frozenset[str]:
+    """Return the columns of a relation that a query's text refers to; ``*`` refers to all.
 
     ProgrammingError if the text cannot be bound.
     """
-    seen = catalog.copy()
-    seen.asker = replace(catalog.asker, user=FIRST)
-    binding = new_binding(query.span.source, seen)
-    binding.kept, binding.reads = True, Reads()
+    superuser_catalog = catalog.copy()
+    superuser_catalog.asker = replace(catalog.asker, user=BOOTSTRAP_ROLE)
+    binding = new_binding(query.span.source, superuser_catalog)
+    binding.is_view, binding.reads = True, Reads()
     bind_query(binding, None, query.query)
     found: set[str] = set()
-    waiting = [binding.reads]
-    while waiting:
-        reads = waiting.pop()
-        waiting += (within for _, within in reads.within)
-        found.update(*(one.used for one in reads.relations if one.entry.name == relation))
+    pending = [binding.reads]
+    while pending:
+        reads = pending.pop()
+        pending += (nested_reads for _, nested_reads in reads.routine_reads)
+        found.update(*(read.column_names for read in reads.relations if read.entry.name == relation))
     return frozenset(found)
 
 
 def has_star(query: ast.Select) -> bool:
-    """Whether the columns of a query, or of a part of it, are all those of a relation."""
+    """Return whether a SELECT of the query has a ``*``."""
     return any(select.is_star for select in query.query.find_all(exp.Select))
 
 
-def asks_system(query: ast.Select, catalog: Catalog) -> bool:
-    """Whether a query reads a relation of the system, or a view that does."""
+def reads_system_catalog(query: ast.Select, catalog: Catalog) -> bool:
+    """Return whether a query reads a relation of the system catalogs, or a view that does."""
     names = [relation_name(table).lower() for table in query.query.find_all(exp.Table)]
     if any(name.startswith(("pg_catalog.", "information_schema.", "pg_")) for name in names):
         return True
@@ -255,86 +277,95 @@ def asks_system(query: ast.Select, catalog: Catalog) -> bool:
 
 
 def lower_view(
-    statement: ast.CreateView | ast.CreateTableAs, catalog: Catalog, *, kept: bool = True
-) -> Bound:
-    """The relation of a view's or table's query under the column names of these, which must differ.
+    statement: ast.CreateView | ast.CreateTableAs, catalog: Catalog, *, is_view: bool = True
+) -> LoweredQuery:
+    """Lower the query of a view or of CREATE TABLE AS, under the column names of the statement.
 
-    That of a view is one that can be ``kept`` up to date, or one for asking it once.
+    ``is_view``: lower a view's query for maintenance, else for one execution. ProgrammingError
+    for duplicate names, or for more names than columns.
     """
-    bound = lower_query(statement.query, catalog, kept=kept and isinstance(statement, ast.CreateView))
-    what = "view" if isinstance(statement, ast.CreateView) else "table"
-    if len(statement.columns) > bound.visible:
-        message = f"the {what} has {bound.visible} columns but {len(statement.columns)} are named"
+    result = lower_query(statement.query, catalog, is_view=is_view and isinstance(statement, ast.CreateView))
+    relation_kind = "view" if isinstance(statement, ast.CreateView) else "table"
+    if len(statement.columns) > result.visible:
+        message = f"the {relation_kind} has {result.visible} columns but {len(statement.columns)} are named"
         raise ProgrammingError(message, span=statement.span)
-    names = (*statement.columns, *bound.names[len(statement.columns) :])
+    names = (*statement.columns, *result.names[len(statement.columns) :])
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:
             hint = "give one of them another name with AS"
-            raise ProgrammingError(f'the {what} has two columns "{name}"', span=statement.span, hint=hint)
+            raise ProgrammingError(
+                f'the {relation_kind} has two columns "{name}"', span=statement.span, hint=hint
+            )
         seen.add(name.lower())
-    return replace(bound, names=names)
+    return replace(result, names=names)
 
 
 def check_reads(reads: Reads | None, catalog: Catalog) -> None:
-    """PrivilegeError if who asks may not read what a statement names."""
+    """Check that the session user may read the relations that a statement reads.
+
+    Raises:
+        PrivilegeError: A privilege is missing.
+    """
     if reads is None:
         return
-    for one in reads.relations:
-        if one.scanned or one.used:
-            need_columns(catalog, one.entry.name, "r", frozenset(one.used))
-            if isinstance(one.entry, ViewEntry):
-                check_view(catalog, one.entry)
-    for seen, inner in reads.within:
-        check_reads(inner, seen)
-    for one in reads.locked:
-        need_columns(catalog, one.entry.name, "w", frozenset())
+    for read in reads.relations:
+        if read.is_scanned or read.column_names:
+            require_column_privileges(catalog, read.entry.name, "r", frozenset(read.column_names))
+            if isinstance(read.entry, ViewEntry):
+                check_view(catalog, read.entry)
+    for owner_catalog, inner in reads.routine_reads:
+        check_reads(inner, owner_catalog)
+    for read in reads.locked_relations:
+        require_column_privileges(catalog, read.entry.name, "w", frozenset())
 
 
 def check_view(catalog: Catalog, view: ViewEntry) -> None:
-    """PrivilegeError if the owner of a view, or who asks, may not read what the view names.
+    """Check that the owner of a view may read its relations.
 
-    A materialized view has its rows already.
+    For a security_invoker view, it is the session user instead.
+
+    A materialized view passes, since its rows are stored. PrivilegeError if a privilege is missing.
     """
     if view.materialized or not view.sql:
         return
-    user = whose(catalog, view)
+    user = view_role(catalog, view)
     if view.is_derived:
-        from kpg.compiler.sql.bind.row_security import below  # lazy: policies, 8 ms
+        from kpg.compiler.sql.bind.row_security import relations_read  # lazy: policies, 8 ms
 
-        for under in below(catalog, view):
-            if not may_columns(catalog, user, under.name, "r", frozenset(under.schema.names)):
-                raise denied(catalog, key_of(under.name))
+        for relation in relations_read(catalog, view):
+            if not has_column_privileges(catalog, user, relation.name, "r", frozenset(relation.schema.names)):
+                raise permission_denied(catalog, relation_key(relation.name))
         return
     query = parse_query(view.text)
-    wholly = True
-    for name in sorted(named_relations(query, catalog)):
+    reads_whole_relations = True
+    for name in sorted(referenced_relations(query, catalog)):
         entry = catalog.entries.get(name.lower())
         if isinstance(entry, ViewEntry):
             check_view(catalog, entry)
-        wholly &= entry is None or may_columns(catalog, user, name, "r", None)
-    if wholly:
+        reads_whole_relations &= entry is None or has_column_privileges(catalog, user, name, "r", None)
+    if reads_whole_relations:
         return
-    # Only some of the columns, if any: which of them the view names, the binder knows.
-    seen = catalog.copy()
-    seen.asker = replace(catalog.asker, user=user)
-    reads = bind(query.query, query.span.source, seen).reads
-    for one in reads.relations if reads is not None else ():
-        if (one.scanned or one.used) and not may_columns(
-            seen, user, one.entry.name, "r", frozenset(one.used)
+    # The user may read only some columns: bind the view to find the columns that it reads.
+    owner_catalog = catalog.copy()
+    owner_catalog.asker = replace(catalog.asker, user=user)
+    reads = bind(query.query, query.span.source, owner_catalog).reads
+    for read in reads.relations if reads is not None else ():
+        if (read.is_scanned or read.column_names) and not has_column_privileges(
+            owner_catalog, user, read.entry.name, "r", frozenset(read.column_names)
         ):
-            raise denied(seen, key_of(one.entry.name))
+            raise permission_denied(owner_catalog, relation_key(read.entry.name))
 
 
 def check_relation(catalog: Catalog, name: str) -> None:
-    """PrivilegeError if who asks may not read a whole relation."""
-    if not catalog.is_limited:
+    """Check that the session user may read all columns of a relation; PrivilegeError if not."""
+    if not catalog.checks_privileges:
         return
     entry = catalog.get(name)
-    need_columns(catalog, entry.name, "r", frozenset(entry.schema.names))
+    require_column_privileges(catalog, entry.name, "r", frozenset(entry.schema.names))
     if catalog.others:
-        from kpg.compiler.sql.bind.row_security import refuse_secured  # lazy: policies, 8 ms
+        from kpg.compiler.sql.bind.row_security import check_no_policies  # lazy: policies, 8 ms
 
-        refuse_secured(catalog, entry)
+        check_no_policies(catalog, entry)
     if isinstance(entry, ViewEntry):
         check_view(catalog, entry)

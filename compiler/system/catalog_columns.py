@@ -1,7 +1,10 @@
 """Columns of the system catalogs, in Postgres' order, with values for those that kpg does not track.
 
-Tools such as pg_dump read columns, for example ``relfrozenxid``, and whole catalogs that have no counterpart
-in kpg. :func:`widened` and :func:`informing` complete a relation with them.
+Tools such as pg_dump read columns, for example ``relfrozenxid``, and whole catalogs that have no
+counterpart in kpg. :func:`complete_catalog` and :func:`complete_information` complete a relation
+with them.
+
+Columns are written ``name:kind``. The kind is a key of ``oids.COLUMN_TYPES``; text without one.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,12 +12,12 @@ from functools import cache
 from typing import Final
 
 from kpg.compiler.catalog.entries import Catalog
-from kpg.compiler.system.oids import KINDS, NAME
-from kpg.compiler.system.relations import Row, System, Value
+from kpg.compiler.system.oids import COLUMN_TYPES, NAME
+from kpg.compiler.system.relations import Row, SystemRelation, Value
 from kpg.runtime.types import Type, float_to_word
 from kpg.runtime.values import codec_of
 
-INFORMED: Final = {
+INFORMATION_COLUMNS: Final = {
     "administrable_role_authorizations": "grantee role_name is_grantable:h",
     "applicable_roles": "grantee role_name is_grantable:h",
     "attributes": (
@@ -257,10 +260,10 @@ INFORMED: Final = {
         "is_insertable_into:h is_trigger_updatable:h is_trigger_deletable:h is_trigger_insertable_into:h"
     ),
 }
-"""As in ``shapes.py``, but what has no letter is a name; all that is not filled is NULL."""
+"""Columns of ``information_schema``. A column without a kind has type ``name``."""
 
 
-NOTHING: Final = {
+UNTRACKED_CATALOGS: Final = {
     "pg_amop": (
         "oid:o amopfamily:o amoplefttype:o amoprighttype:o amopstrategy:s amoppurpose:c amopopr:o "
         "amopmethod:o amopsortfamily:o"
@@ -458,10 +461,10 @@ NOTHING: Final = {
     "pg_user_mapping": "oid:o umuser:o umserver:o umoptions:t",
     "pg_user_mappings": "umid:o srvid:o srvname:m umuser:o usename:m umoptions:t",
 }
-"""As in ``shapes.py``."""
+"""Columns of catalogs that kpg does not track."""
 
 
-SHAPES: Final = {
+CATALOG_COLUMNS: Final = {
     "pg_class": (
         "oid:o relname:m relnamespace:o reltype:o reloftype:o relowner:o relam:o relfilenode:o "
         "reltablespace:o relpages:i reltuples:f relallvisible:i reltoastrelid:o relhasindex:b relisshared:b "
@@ -670,11 +673,9 @@ SHAPES: Final = {
         "usename:m usesysid:o usecreatedb:b usesuper:b userepl:b usebypassrls:b passwd valuntil:z useconfig:t"
     ),
 }
-"""Names of columns; behind a colon what they hold: ``i`` numbers, ``l`` large ones, ``o`` those of objects,
-``b`` booleans, ``a`` arrays of numbers, ``n`` of large ones, ``v`` and ``w`` such that are counted from 0,
-``t`` arrays of texts; text otherwise."""
+"""Columns of catalogs that kpg tracks, in whole or in part."""
 
-GIVEN: Final[dict[str, dict[str, int | str]]] = {
+CONSTANT_VALUES: Final[dict[str, dict[str, int | str]]] = {
     "pg_class": {"relispopulated": 1, "relreplident": "d", "relfilenode": 1},
     "pg_attribute": {
         "attislocal": 1,
@@ -696,9 +697,9 @@ GIVEN: Final[dict[str, dict[str, int | str]]] = {
     "pg_settings": {"context": "user"},
     "pg_type": {"typowner": 10, "typisdefined": 1, "typdelim": ",", "typalign": "i", "typstorage": "p"},
 }
-"""What is in columns that tell the same of everything."""
+"""Values of columns that are equal in all rows."""
 
-ROWS: Final[dict[str, tuple[dict[str, int | str], ...]]] = {
+CONSTANT_ROWS: Final[dict[str, tuple[dict[str, int | str], ...]]] = {
     "pg_am": (
         {"oid": 2, "amname": "heap", "amhandler": "heap_tableam_handler", "amtype": "t"},
         {"oid": 403, "amname": "btree", "amhandler": "bthandler", "amtype": "i"},
@@ -742,69 +743,75 @@ ROWS: Final[dict[str, tuple[dict[str, int | str], ...]]] = {
         {"oid": 13501, "extname": "plpgsql", "extowner": 10, "extnamespace": 11, "extversion": "1.0"},
     ),
 }
-"""Relations with a few rows that are always the same."""
+"""Rows of catalogs that do not change."""
 
 
-EMPTY: Final[dict[str, Value]] = {
+EMPTY_VALUES: Final[dict[str, Value]] = {
     **dict.fromkeys(("b", "d", "f", "i", "l", "o", "s", "x"), 0),
     "c": "",
     "p": "-",
 }
-"""What stands for nothing in columns of a letter; NULL in others."""
-INFORMATION: Final = KINDS | {"": NAME, "t": KINDS[""]}
+"""Default values of columns by kind; NULL for other kinds."""
+INFORMATION_TYPES: Final = COLUMN_TYPES | {"": NAME, "t": COLUMN_TYPES[""]}
 
 
 @cache
-def widened(name: str, narrow: System | None) -> System | None:
-    """A catalog with all its columns, whatever of them ``narrow`` fills; None if there is no such catalog."""
-    text = SHAPES.get(name) or NOTHING.get(name)
+def complete_catalog(name: str, tracked: SystemRelation | None) -> SystemRelation | None:
+    """Return a catalog with all of Postgres' columns, those of ``tracked`` filled.
+
+    Return None if there is no such catalog. The result is cached by both arguments.
+    """
+    text = CATALOG_COLUMNS.get(name) or UNTRACKED_CATALOGS.get(name)
     if text is None:
-        return narrow
+        return tracked
     parts = [word.partition(":") for word in text.split()]
-    columns = tuple((column, KINDS[kind]) for column, _, kind in parts)
-    given = GIVEN.get(name, {})
-    empty = tuple(given.get(column, EMPTY.get(kind)) for column, _, kind in parts)
-    if narrow is None:
+    columns = tuple((column, COLUMN_TYPES[kind]) for column, _, kind in parts)
+    given = CONSTANT_VALUES.get(name, {})
+    empty = tuple(given.get(column, EMPTY_VALUES.get(kind)) for column, _, kind in parts)
+    if tracked is None:
         fixed = tuple(
             tuple(row.get(column, value) for (column, _), value in zip(columns, empty, strict=True))
-            for row in ROWS.get(name, ())
+            for row in CONSTANT_ROWS.get(name, ())
         )
-        return System(columns, lambda _: iter(fixed))
-    return System(columns, _filled(columns, empty, narrow), narrow.steady)
+        return SystemRelation(columns, lambda _: iter(fixed))
+    return SystemRelation(columns, _fill_columns(columns, empty, tracked), tracked.is_cacheable)
 
 
 @cache
-def informing(name: str, narrow: System | None) -> System | None:
-    """As :func:`widened`, of a relation of ``information_schema``."""
-    text = INFORMED.get(name)
+def complete_information(name: str, tracked: SystemRelation | None) -> SystemRelation | None:
+    """Return a relation of ``information_schema`` as :func:`complete_catalog` does for catalogs."""
+    text = INFORMATION_COLUMNS.get(name)
     if text is None:
         return None
     parts = [word.partition(":") for word in text.split()]
-    columns = tuple((column, INFORMATION[kind]) for column, _, kind in parts)
-    if narrow is None:
-        return System(columns, lambda _: iter(()))
-    return System(columns, _filled(columns, (None,) * len(columns), narrow), narrow.steady)
+    columns = tuple((column, INFORMATION_TYPES[kind]) for column, _, kind in parts)
+    if tracked is None:
+        return SystemRelation(columns, lambda _: iter(()))
+    return SystemRelation(
+        columns, _fill_columns(columns, (None,) * len(columns), tracked), tracked.is_cacheable
+    )
 
 
-def _filled(
-    columns: tuple[tuple[str, Type], ...], empty: tuple[Value, ...], narrow: System
+def _fill_columns(
+    columns: tuple[tuple[str, Type], ...], empty: tuple[Value, ...], tracked: SystemRelation
 ) -> Callable[[Catalog], Iterator[Row]]:
-    """Rows with values in the places of the columns that ``narrow`` has."""
-    known = [name for name, _ in narrow.columns]
+    """Return a function that yields the rows of ``tracked`` with all columns."""
+    known = [name for name, _ in tracked.columns]
     places = [known.index(name) if name in known else -1 for name, _ in columns]
     kinds = [type_ for _, type_ in columns]
 
     def rows(catalog: Catalog) -> Iterator[Row]:
-        for row in narrow.rows(catalog):
+        for row in tracked.rows(catalog):
             yield tuple(
-                empty[i] if place < 0 else _value(row[place], kinds[i]) for i, place in enumerate(places)
+                empty[i] if place < 0 else _literal_value(row[place], kinds[i])
+                for i, place in enumerate(places)
             )
 
     return rows
 
 
-def _value(value: Value, type_: Type) -> Value:
-    """A value as literals of the type have it: numbers in a text, ``1 2`` or ``{1,2}``, are an array."""
+def _literal_value(value: Value, type_: Type) -> Value:
+    """Return a value for a literal of the type. Text such as ``1 2`` or ``{1,2}`` becomes an array."""
     if type_.is_float and value is not None:
         return float_to_word(float(value))
     if not type_.parts or not isinstance(value, str):

@@ -10,8 +10,8 @@ from zlib import crc32
 
 from kpg.compiler.catalog.constraints import NO_RULE, Domain, Rule
 from kpg.compiler.catalog.entries import PUBLIC, TEMPORARY, Catalog, Entry, TableEntry, ViewEntry
-from kpg.compiler.catalog.privileges import FIRST as FIRST_ROLE
-from kpg.compiler.catalog.privileges import PREDEFINED
+from kpg.compiler.catalog.privileges import BOOTSTRAP_ROLE as FIRST_ROLE
+from kpg.compiler.catalog.privileges import PREDEFINED_ROLES
 from kpg.runtime.types import (
     BIGINT,
     BOOLEAN,
@@ -35,7 +35,7 @@ from kpg.runtime.types import (
 )
 from kpg.runtime.types import DOUBLE as TYPES_DOUBLE
 
-TEXTS: Final = {
+TEXT_TYPES: Final = {
     '"char"': ('"char"', "char", 18, 1),
     "regproc": ("regproc", "regproc", 24, 4),
     "name": ("name", "name", 19, 64),
@@ -48,36 +48,46 @@ TEXTS: Final = {
     "pg_dependencies": ("pg_dependencies", "pg_dependencies", 3402, -1),
     "pg_mcv_list": ("pg_mcv_list", "pg_mcv_list", 5017, -1),
 }
-"""Of what is a text its name in SQL, its short name, its number and its length, by the type's name."""
-NUMBERS: Final = {"oid": ("oid", "oid", 26, 4), "xid": ("xid", "xid", 28, 4)}
-"""Of what is a number."""
-VECTORS: Final = {
+"""SQL name, short name, OID and length of catalog types that are stored as text."""
+NUMBER_TYPES: Final = {"oid": ("oid", "oid", 26, 4), "xid": ("xid", "xid", 28, 4)}
+"""SQL name, short name, OID and length of catalog types that are stored as numbers."""
+VECTOR_TYPES: Final = {
     "int2vector": ("int2vector", "int2vector", 22, -1),
     "oidvector": ("oidvector", "oidvector", 30, -1),
 }
-"""Of what is an array that is counted from 0 and written ``1 2``."""
-LISTED: Final = ("char", "regproc", "name", "xid", "aclitem", "regtype", "int2vector", "oidvector", "oid")
-"""The short names of those of which there are arrays."""
-FACTS: Final = {
-    Kind.VARCHAR: TEXTS,
-    Kind.BIGINT: NUMBERS,
-    Kind.ARRAY: VECTORS,
+"""Facts of catalog arrays that are indexed from 0 and written ``1 2``."""
+CATALOG_TYPES: Final = (
+    "char",
+    "regproc",
+    "name",
+    "xid",
+    "aclitem",
+    "regtype",
+    "int2vector",
+    "oidvector",
+    "oid",
+)
+"""Short names of the catalog types that ``pg_type`` lists, with their array types."""
+FACTS_OF_NAMED: Final = {
+    Kind.VARCHAR: TEXT_TYPES,
+    Kind.BIGINT: NUMBER_TYPES,
+    Kind.ARRAY: VECTOR_TYPES,
 }
 
 
-def _text(name: str) -> Type:
+def _text_type(name: str) -> Type:
     return Type(Kind.VARCHAR, name=name)
 
 
-NAME: Final = _text("name")
-VARYING: Final = _text("character_data")
-KINDS: Final = {
+NAME: Final = _text_type("name")
+VARYING: Final = _text_type("character_data")
+COLUMN_TYPES: Final = {
     "": TEXT,
     "a": array(SMALLINT),
     "b": BOOLEAN,
     "c": ONE_BYTE,
     "d": TYPES_DOUBLE,
-    "e": _text("pg_node_tree"),
+    "e": _text_type("pg_node_tree"),
     "f": REAL,
     "h": VARYING,
     "i": INTEGER,
@@ -97,29 +107,30 @@ KINDS: Final = {
     "interval": INTERVAL,
     "numeric": NUMERIC,
     "pg_lsn": PG_LSN,
-    "_aclitem": array(_text("aclitem")),
+    "_aclitem": array(_text_type("aclitem")),
     "_bool": array(BOOLEAN),
     "_char": array(ONE_BYTE),
     "_float4": array(REAL),
     "_float8": array(TYPES_DOUBLE),
     "_name": array(NAME),
     "_pg_statistic": array(TEXT),
-    "_regtype": array(_text("regtype")),
+    "_regtype": array(_text_type("regtype")),
     **{
-        name: _text(name)
+        name: _text_type(name)
         for name in ("regtype", "anyarray", "pg_ndistinct", "pg_dependencies", "pg_mcv_list")
     },
 }
-"""Types by the letters, or the names, that stand behind the names of columns in ``shapes.py``."""
+"""Types of catalog columns by the letter or name after the colon in ``catalog_columns``."""
 
 
 USER: Final = "kpg"
 VERSION: Final = "PostgreSQL 16.0 (kpg)"
-FIRST: Final = 16384
-"""The first number of an object that is no part of the system."""
-MADE: Final = 1 << 30
-"""How many numbers there are of objects; those of types of arrays of users' types come behind them."""
+FIRST_USER_OID: Final = 16384
+"""The first OID of objects that are not part of the system."""
+OID_RANGE: Final = 1 << 30
+"""Number of OIDs for objects. Array types of user-defined types have the OIDs after them."""
 SYSTEM_SCHEMAS: Final = {"pg_catalog": 11, "information_schema": 13000}
+"""OIDs of the system schemas."""
 TYPES: Final = {
     Kind.BOOLEAN: ("boolean", "bool", 16, 1),
     Kind.SMALLINT: ("smallint", "int2", 21, 2),
@@ -135,6 +146,7 @@ TYPES: Final = {
     Kind.INTERVAL_MONTH: ("interval", "interval", 1186, 16),
     Kind.INTERVAL_DAY: ("interval", "interval", 1186, 16),
 }
+"""SQL name, short name, OID and length by kind."""
 MORE_TYPES: Final = {
     "NUMERIC": ("numeric", "numeric", 1700, -1),
     "TIMESTAMP WITH TIME ZONE": ("timestamp with time zone", "timestamptz", 1184, 8),
@@ -167,10 +179,11 @@ MORE_TYPES: Final = {
     "DATEMULTIRANGE": ("datemultirange", "datemultirange", 4535, -1),
     "INT8MULTIRANGE": ("int8multirange", "int8multirange", 4536, -1),
 }
+"""SQL name, short name, OID and length by name."""
 TEXT_TYPE: Final = ("text", "text", 25, -1)
-HEADER: Final = 4
-"""By how much the modifiers of lengths and digits are larger than these."""
-ARRAYS: Final = {
+MODIFIER_OFFSET: Final = 4
+"""Offset that Postgres adds to lengths and digits in type modifiers."""
+ARRAY_OIDS: Final = {
     16: 1000,
     17: 1001,
     20: 1016,
@@ -221,10 +234,10 @@ ARRAYS: Final = {
     4535: 6155,
     4536: 6157,
 }
-"""The number of the type of arrays, by that of their elements' type."""
+"""OID of the array type by the OID of its element type."""
 TEXT_ARRAY: Final = 1009
 RECORD_TYPE: Final = ("record", "record", 2249, -1)
-CLASSES: Final = {
+CATALOG_OIDS: Final = {
     "pg_aggregate": 2600,
     "pg_am": 2601,
     "pg_attrdef": 2604,
@@ -261,45 +274,45 @@ CLASSES: Final = {
     "pg_trigger": 2620,
     "pg_type": 1247,
 }
-"""Postgres' numbers of its relations, by which programs know what kind of thing they look at."""
+"""Postgres' OIDs of its catalogs, which programs use as class ids."""
 UNKNOWN_TYPE: Final = ("unknown", "unknown", 705, -2)
 
 
 def type_facts(type_: Type) -> tuple[str, str, int, int]:
-    """A type's name in SQL, its short name, its number and its length in bytes, -1 if that varies."""
-    if type_.name and type_.kind in FACTS:
-        return FACTS[type_.kind][type_.name]
+    """Return the SQL name, short name, OID and length in bytes of a type; -1 for a variable length."""
+    if type_.name and type_.kind in FACTS_OF_NAMED:
+        return FACTS_OF_NAMED[type_.kind][type_.name]
     if type_.kind is Kind.VARCHAR and not type_.precision:
         return TEXT_TYPE
     if type_.kind.value == "ARRAY":
         element = type_facts(type_.parts[0])
-        return f"{element[0]}[]", f"_{element[1]}", array_number(element[2]), -1
+        return f"{element[0]}[]", f"_{element[1]}", array_oid(element[2]), -1
     if type_.kind.value in ("RANGE", "MULTIRANGE"):
         return MORE_TYPES[str(type_)]
     if type_.kind is Kind.RECORD and not type_.name:
         return RECORD_TYPE
     if type_.kind in (Kind.RECORD, Kind.ENUM):
         length = 4 if type_.kind is Kind.ENUM else -1
-        return type_.name, type_.name, number_of("type", type_.name), length
+        return type_.name, type_.name, oid_of("type", type_.name), length
     return TYPES.get(type_.kind) or MORE_TYPES.get(type_.kind.value, UNKNOWN_TYPE)
 
 
-def array_number(element: int) -> int:
-    """The number of the type of arrays, by that of the type of their elements."""
-    return ARRAYS.get(element) or (element + MADE if element >= FIRST else TEXT_ARRAY)
+def array_oid(element: int) -> int:
+    """Return the OID of the array type of an element type."""
+    return ARRAY_OIDS.get(element) or (element + OID_RANGE if element >= FIRST_USER_OID else TEXT_ARRAY)
 
 
-def modified(number: object = None, modifier: object = None) -> str | None:
-    """The name of a type with its length or digits, by its number and its modifier; None without that."""
-    if not isinstance(number, int) or not isinstance(modifier, int) or modifier < 0:
+def modified_type_name(oid: object = None, modifier: object = None) -> str | None:
+    """Return the name of a type with its modifier; None if there is no modifier."""
+    if not isinstance(oid, int) or not isinstance(modifier, int) or modifier < 0:
         return None
-    known = next((one[0] for one in (*TYPES.values(), *MORE_TYPES.values()) if one[2] == number), None)
+    known = next((one[0] for one in (*TYPES.values(), *MORE_TYPES.values()) if one[2] == oid), None)
     match known:
         case "numeric":
-            whole = modifier - HEADER
+            whole = modifier - MODIFIER_OFFSET
             return f"numeric({whole >> 16 & 0xFFFF},{(whole & 0x7FF ^ 1024) - 1024})"
         case "character" | "character varying":
-            return f"{known}({modifier - HEADER})"
+            return f"{known}({modifier - MODIFIER_OFFSET})"
         case "bit" | "bit varying":
             return f"{known}({modifier})"
         case str() if known.startswith("time"):
@@ -309,45 +322,45 @@ def modified(number: object = None, modifier: object = None) -> str | None:
             return None
 
 
-def given_types() -> list[tuple[str, str, int, int]]:
-    """The facts of all types that users have not made, but for arrays."""
-    named = (facts for group in FACTS.values() for facts in group.values())
-    listed = [facts for facts in named if facts[1] in LISTED]
+def built_in_types() -> list[tuple[str, str, int, int]]:
+    """Return the facts of all built-in types except arrays."""
+    named = (facts for group in FACTS_OF_NAMED.values() for facts in group.values())
+    listed = [facts for facts in named if facts[1] in CATALOG_TYPES]
     return list(dict.fromkeys((*TYPES.values(), *MORE_TYPES.values(), TEXT_TYPE, *listed)))
 
 
-def every_type() -> dict[int, tuple[str, str]]:
-    """The names in SQL and in short of all types, those of arrays too, by their numbers."""
-    plain = {number: (name, short) for name, short, number, _ in given_types()}
-    arrays = {ARRAYS[number]: (f"{name}[]", f"_{short}") for number, (name, short) in plain.items()}
+def built_in_type_names() -> dict[int, tuple[str, str]]:
+    """Return the SQL name and short name of all built-in types, including arrays, by OID."""
+    plain = {number: (name, short) for name, short, number, _ in built_in_types()}
+    arrays = {ARRAY_OIDS[number]: (f"{name}[]", f"_{short}") for number, (name, short) in plain.items()}
     return plain | arrays
 
 
-def type_number(text: str) -> int | None:
-    """The number of the type of a name, None if there is none."""
+def built_in_type_oid(text: str) -> int | None:
+    """Return the OID of a built-in type; None if there is none of that name."""
     wanted = " ".join(text.lower().replace('"', "").removeprefix("pg_catalog.").split())
     plain = wanted.removesuffix("[]").strip()
-    plain = ALIASES.get(plain, plain)
+    plain = TYPE_ALIASES.get(plain, plain)
     if wanted in ROUTINE_TYPES:
         return ROUTINE_TYPES[wanted]
-    found = next((number for number, names in every_type().items() if plain in names), None)
-    return ARRAYS.get(found or 0) if wanted.endswith("[]") else found
+    found = next((number for number, names in built_in_type_names().items() if plain in names), None)
+    return ARRAY_OIDS.get(found or 0) if wanted.endswith("[]") else found
 
 
 ROUTINE_TYPES: Final = {"trigger": 2279, "void": 2278, "record": 2249, "event_trigger": 3838}
-"""Types that stand only for what a function gives."""
+"""OIDs of pseudo-types, which occur only as results of functions."""
 
-ALIASES: Final = {
+TYPE_ALIASES: Final = {
     "int": "integer",
     "decimal": "numeric",
     "char": "character",
     "float": "double precision",
 }
-"""Names of types that no catalog has."""
+"""Type names that the catalogs do not list."""
 
 
-def modifier(type_: Type) -> int:
-    """What Postgres keeps of a type's length, or precision and scale; -1 for nothing."""
+def type_modifier(type_: Type) -> int:
+    """Return the type modifier, for a length or for precision and scale; -1 if there is none."""
     if type_.kind.value in ("DECIMAL", "NUMERIC") and type_.precision:
         return (type_.precision << 16 | type_.scale) + 4
     if type_.kind.value in ("BIT", "BIT VARYING"):
@@ -355,46 +368,46 @@ def modifier(type_: Type) -> int:
     return type_.precision + 4 if type_.is_text and type_.precision else -1
 
 
-def number_of(kind: str, name: str) -> int:
-    """The number of an object."""
-    return FIRST + crc32(f"{kind} {name.lower()}".encode()) % MADE
+def oid_of(kind: str, name: str) -> int:
+    """Return the OID of an object, a hash of its kind and lower-case name."""
+    return FIRST_USER_OID + crc32(f"{kind} {name.lower()}".encode()) % OID_RANGE
 
 
-def system_number(name: str) -> int:
-    """The number of a relation of the system."""
-    return CLASSES.get(name.lower()) or number_of("system", name)
+def system_relation_oid(name: str) -> int:
+    """Return the OID of a system relation."""
+    return CATALOG_OIDS.get(name.lower()) or oid_of("system", name)
 
 
-def role_number(name: str) -> int:
-    """The number of a role."""
+def role_oid(name: str) -> int:
+    """Return the OID of a role."""
     if name == FIRST_ROLE:
         return 10
-    return PREDEFINED.get(name) or number_of("role", name)
+    return PREDEFINED_ROLES.get(name) or oid_of("role", name)
 
 
-def schema_number(schema: str) -> int:
-    """The number of a schema."""
-    return SYSTEM_SCHEMAS.get(schema) or (2200 if schema == PUBLIC else number_of("schema", schema))
+def schema_oid(schema: str) -> int:
+    """Return the OID of a schema."""
+    return SYSTEM_SCHEMAS.get(schema) or (2200 if schema == PUBLIC else oid_of("schema", schema))
 
 
-def split(catalog: Catalog, name: str) -> tuple[str, str]:
-    """The schema of a relation and its name there."""
+def split_name(catalog: Catalog, name: str) -> tuple[str, str]:
+    """Return the schema and the unqualified name of an object."""
     schema, _, rest = name.rpartition(".")
     return (schema, rest) if schema.lower() in catalog.schemas else (PUBLIC, name)
 
 
-def is_shown(catalog: Catalog, schema: str) -> bool:
-    """Whether catalogs list a schema."""
-    return not schema.startswith(TEMPORARY) or (schema == catalog.temporary and schema != TEMPORARY)
+def is_listed_schema(catalog: Catalog, schema: str) -> bool:
+    """Return whether the catalogs list a schema: not the temporary schemas of other sessions."""
+    return not schema.startswith(TEMPORARY) or (schema == catalog.temporary_schema and schema != TEMPORARY)
 
 
-def schemas(catalog: Catalog) -> list[str]:
-    """All schemas; of those of temporary tables, that of the session if it has a number."""
-    return [*SYSTEM_SCHEMAS, *(name for name in catalog.schemas if is_shown(catalog, name))]
+def listed_schemas(catalog: Catalog) -> list[str]:
+    """Return the schemas that the catalogs list, the system's first."""
+    return [*SYSTEM_SCHEMAS, *(name for name in catalog.schemas if is_listed_schema(catalog, name))]
 
 
-PLAIN: Final = re.compile(r"[a-z_][a-z0-9_$]*")
-RESERVED: Final = frozenset(
+PLAIN_IDENTIFIER: Final = re.compile(r"[a-z_][a-z0-9_$]*")
+RESERVED_WORDS: Final = frozenset(
     word
     for line in (
         "all analyse analyze and any array as asc asymmetric authorization between bigint binary bit",
@@ -413,46 +426,49 @@ RESERVED: Final = frozenset(
     )
     for word in line.split()
 )
-"""Words that are no name without quotes."""
+"""Words that need quotes as identifiers."""
 
 
-def quoted(name: str) -> str:
-    """A name as SQL has it."""
-    if PLAIN.fullmatch(name) and name not in RESERVED:
+def quote_identifier(name: str) -> str:
+    """Return an identifier, quoted if SQL needs it."""
+    if PLAIN_IDENTIFIER.fullmatch(name) and name not in RESERVED_WORDS:
         return name
     return '"' + name.replace('"', '""') + '"'
 
 
-def whole(catalog: Catalog, name: str) -> str:
-    """A name with its schema."""
-    return ".".join(map(quoted, split(catalog, name)))
+def qualified_name(catalog: Catalog, name: str) -> str:
+    """Return a quoted name with its schema."""
+    return ".".join(map(quote_identifier, split_name(catalog, name)))
 
 
-def path_of(catalog: Catalog) -> tuple[str, ...]:
-    """The schemas of the search path: none if it was set to nothing, as dumps do, though ``public`` is
-    looked into even then."""
+def displayed_path(catalog: Catalog) -> tuple[str, ...]:
+    """Return the search path by which names are displayed.
+
+    It is empty if the search path was set to nothing, as dumps do, although lookups still use
+    ``public``.
+    """
     return () if catalog.settings.get("search_path") in ("", '""') else catalog.path
 
 
 def is_visible(catalog: Catalog, name: str, kind: str) -> bool:
-    """Whether a name without its schema means the one of the path's schemas: no other hides it."""
-    schema, plain = split(catalog, name)
-    if schema == catalog.temporary:
+    """Return whether the unqualified name finds the object on the search path."""
+    schema, plain = split_name(catalog, name)
+    if schema == catalog.temporary_schema:
         return True
-    for one in path_of(catalog):
+    for one in displayed_path(catalog):
         if one == schema:
             return True
-        if _known(catalog, plain if one == "public" else f"{one}.{plain}", kind):
+        if _exists(catalog, plain if one == "public" else f"{one}.{plain}", kind):
             return False
     return schema in SYSTEM_SCHEMAS
 
 
-def _known(catalog: Catalog, name: str, kind: str) -> bool:
+def _exists(catalog: Catalog, name: str, kind: str) -> bool:
     lower = name.lower()
     match kind:
         case "relation":
             indexed = any(
-                split(catalog, one.name) == split(catalog, name) for one in catalog.indexes.values()
+                split_name(catalog, one.name) == split_name(catalog, name) for one in catalog.indexes.values()
             )
             return name in catalog or lower in catalog.sequences or indexed
         case "type":
@@ -461,67 +477,71 @@ def _known(catalog: Catalog, name: str, kind: str) -> bool:
             return lower in catalog.routines
 
 
-def shown_name(catalog: Catalog, name: str, kind: str) -> str:
-    """A name, with its schema where it is needed: ``kind`` is relation, type or function."""
-    return quoted(split(catalog, name)[1]) if is_visible(catalog, name, kind) else whole(catalog, name)
+def display_name(catalog: Catalog, name: str, kind: str) -> str:
+    """Return a quoted name, qualified if it is not visible; ``kind`` is relation, type or function."""
+    return (
+        quote_identifier(split_name(catalog, name)[1])
+        if is_visible(catalog, name, kind)
+        else qualified_name(catalog, name)
+    )
 
 
-def query_of(catalog: Catalog, view: ViewEntry) -> str:
-    """The text of a view for who asks."""
-    if path_of(catalog) == (PUBLIC,) and len(catalog.schemas) == 1:
+def view_text(catalog: Catalog, view: ViewEntry) -> str:
+    """Return the query of a view as the current user sees it."""
+    if displayed_path(catalog) == (PUBLIC,) and len(catalog.schemas) == 1:
         return view.sql
-    return catalog.consulted.spelling.query(catalog, view.text)
+    return catalog.system_reads.deparser.query(catalog, view.text)
 
 
-COLLATED: Final = frozenset(("text", "varchar", "bpchar", "_text", "_varchar", "_bpchar"))
-DOUBLE: Final = frozenset(
+COLLATED_TYPES: Final = frozenset(("text", "varchar", "bpchar", "_text", "_varchar", "_bpchar"))
+DOUBLE_ALIGNED: Final = frozenset(
     ("int8", "float8", "timestamp", "timestamptz", "time", "timetz", "interval", "pg_lsn")
 )
-BY_REFERENCE: Final = frozenset(("uuid", "interval", "timetz", "macaddr", "macaddr8"))
-ANY_DIGITS: Final = {"timestamp", "timestamptz", "time", "timetz"}
+BY_REFERENCE_TYPES: Final = frozenset(("uuid", "interval", "timetz", "macaddr", "macaddr8"))
+FRACTIONAL_TYPES: Final = {"timestamp", "timestamptz", "time", "timetz"}
 DEFAULT_COLLATION: Final = 100
 
 
-def physical(short: str, length: int) -> tuple[int, str, str, int]:
-    """Of a type's short name and length: passed by value, alignment, storage and collation."""
-    collation = DEFAULT_COLLATION if short in COLLATED else 0
+def storage_properties(short: str, length: int) -> tuple[int, str, str, int]:
+    """Return whether a type is passed by value, and its alignment, storage and collation."""
+    collation = DEFAULT_COLLATION if short in COLLATED_TYPES else 0
     if length < 0:
         main = {"numeric": "m", "inet": "m", "cidr": "m"}.get(short, "x")
         return 0, "d" if short in ("_int8", "_timestamptz") else "i", main, collation
-    align = "d" if short in DOUBLE else {1: "c", 2: "s", 4: "i"}.get(length, "c")
-    return int(length in (1, 2, 4, 8) and short not in BY_REFERENCE), align, "p", collation
+    align = "d" if short in DOUBLE_ALIGNED else {1: "c", 2: "s", 4: "i"}.get(length, "c")
+    return int(length in (1, 2, 4, 8) and short not in BY_REFERENCE_TYPES), align, "p", collation
 
 
-def rule_of(entry: Entry, place: int) -> Rule:
-    """How a column gets a value."""
-    return entry.constraints.rule(place) if isinstance(entry, TableEntry) else NO_RULE
+def column_rule(entry: Entry, position: int) -> Rule:
+    """Return how a column gets its value."""
+    return entry.constraints.rule(position) if isinstance(entry, TableEntry) else NO_RULE
 
 
-def domain_at(catalog: Catalog, entry: Entry, place: int) -> Domain | None:
-    """The domain that a column is of."""
-    found = catalog.types.get(rule_of(entry, place).domain.lower())
+def column_domain(catalog: Catalog, entry: Entry, position: int) -> Domain | None:
+    """Return the domain of a column; None if its type is not a domain."""
+    found = catalog.types.get(column_rule(entry, position).domain.lower())
     return found if isinstance(found, Domain) else None
 
 
-def type_at(catalog: Catalog, entry: Entry, place: int) -> tuple[int, int]:
-    """The number and the length of a column's type: of a domain, if it is of one."""
-    facts = type_facts(entry.schema.types[place])
-    domain = domain_at(catalog, entry, place)
-    return (facts[2] if domain is None else number_of("type", domain.name)), facts[3]
+def column_type(catalog: Catalog, entry: Entry, position: int) -> tuple[int, int]:
+    """Return the OID and length of a column's type, or of its domain."""
+    facts = type_facts(entry.schema.types[position])
+    domain = column_domain(catalog, entry, position)
+    return (facts[2] if domain is None else oid_of("type", domain.name)), facts[3]
 
 
-def modifier_at(catalog: Catalog, entry: Entry, place: int) -> int:
-    """What a column's type has of a length, or digits."""
-    if domain_at(catalog, entry, place) is not None:
+def column_modifier(catalog: Catalog, entry: Entry, position: int) -> int:
+    """Return the type modifier of a column; -1 if there is none."""
+    if column_domain(catalog, entry, position) is not None:
         return -1
-    if isinstance(entry, ViewEntry) and catalog.consulted.spelling.is_computed(catalog, entry, place):
+    if isinstance(entry, ViewEntry) and catalog.system_reads.deparser.is_computed(catalog, entry, position):
         return -1
-    return with_digits(entry.schema.types[place], rule_of(entry, place).digits)
+    return modifier_with_digits(entry.schema.types[position], column_rule(entry, position).digits)
 
 
-def with_digits(type_: Type, digits: int) -> int:
-    """A modifier, if the digits of a second are told too."""
+def modifier_with_digits(type_: Type, digits: int) -> int:
+    """Return the type modifier, which for dates and times is the number of fractional digits."""
     short = type_facts(type_)[1]
-    if digits >= 0 and short in ANY_DIGITS:
+    if digits >= 0 and short in FRACTIONAL_TYPES:
         return digits
-    return modifier(type_)
+    return type_modifier(type_)

@@ -19,23 +19,31 @@ from kpg.compiler.catalog.constraints import (
     Unique,
     UniqueIndex,
 )
-from kpg.compiler.catalog.entries import KEYS, Catalog, Entry, TableEntry, ViewEntry
-from kpg.compiler.system.oids import number_of, quoted, schema_number, shown_name, split, whole
-from kpg.compiler.system.relations import Row, System, columns, constraints, entries
+from kpg.compiler.catalog.entries import KEY_TABLE_PREFIX, Catalog, Entry, TableEntry, ViewEntry
+from kpg.compiler.system.oids import (
+    display_name,
+    oid_of,
+    qualified_name,
+    quote_identifier,
+    schema_oid,
+    split_name,
+)
+from kpg.compiler.system.relations import Row, SystemRelation, columns, listed_constraints, listed_entries
 from kpg.compiler.system.user_objects import domain_checks
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import INTEGER, Type
 
-ORDER: Final = re.compile(
+INDEX_ELEMENT: Final = re.compile(
     r"(?P<what>.*?)(?P<collate>\s+collate\s+\S+)?(?P<opclass>\s+\w+_ops)?(?P<order>\s+(asc|desc))?"
     r"(?P<nulls>\s+nulls\s+(first|last))?\s*",
     re.IGNORECASE | re.DOTALL,
 )
+"""The text of an index element: expression, collation, operator class, order."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One of the things that an index is ordered by: a column's place from 1, or 0 and an expression."""
+class IndexElement:
+    """An element of an index: the column's position from 1, or 0 and an expression."""
 
     place: int
     text: str
@@ -45,11 +53,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class IndexFacts:
-    """One index: ``key`` is the constraint that it belongs to, if there is one."""
+    """An index; ``key`` is its constraint, if there is one."""
 
     name: str
     entry: Entry
-    parts: tuple[Part, ...]
+    parts: tuple[IndexElement, ...]
     unique: bool = False
     key: Unique | None = None
     where: str = ""
@@ -57,61 +65,63 @@ class IndexFacts:
     included: tuple[str, ...] = ()
 
     @property
-    def number(self) -> int:
-        """Its number."""
-        return number_of("relation", self.name)
+    def oid(self) -> int:
+        """The OID."""
+        return oid_of("relation", self.name)
 
     @property
-    def primary(self) -> bool:
-        """Whether it is a primary key's."""
+    def is_primary(self) -> bool:
+        """Whether it belongs to a primary key."""
         return self.key is not None and self.key.is_primary
 
 
-def beside(entry: Entry, name: str) -> str:
-    """The whole name of what is in the schema of a relation."""
+def in_schema_of(entry: Entry, name: str) -> str:
+    """Return the qualified name of an object in the schema of a relation."""
     schema, _, _ = entry.name.rpartition(".")
     return f"{schema}.{name}" if schema and not name.startswith(f"{schema}.") else name
 
 
 def indexes(catalog: Catalog) -> Iterator[IndexFacts]:
-    """All indexes."""
+    """Yield all indexes: of keys, of CREATE INDEX, and those of partitions."""
     for entry in catalog:
-        if isinstance(entry, TableEntry) and not entry.name.startswith(KEYS):
+        if isinstance(entry, TableEntry) and not entry.name.startswith(KEY_TABLE_PREFIX):
             for key in entry.constraints.uniques:
-                parts = tuple(_column(entry, name) for name in key.columns)
+                parts = tuple(_column_element(entry, name) for name in key.columns)
                 told = None if key.index else key
-                name, distinct, more = beside(entry, key.name), key.nulls_distinct, key.included
+                name, distinct, more = in_schema_of(entry, key.name), key.nulls_distinct, key.included
                 yield IndexFacts(name, entry, parts, True, told, distinct=distinct, included=more)
     uniques = {key[1:]: one for key, one in catalog.others.items() if key[0] == "unique index"}
     made = []
     for index in catalog.indexes.values():
         plain = index.name.rpartition(".")[2].lower()
-        made.append(_made(catalog, index, uniques.get((index.table.lower(), plain))))
+        made.append(_created_index(catalog, index, uniques.get((index.table.lower(), plain))))
     yield from made
     heirs = [one for one in catalog.others.values() if isinstance(one, Heir)]
     if heirs:
-        yield from _of_partitions(catalog, heirs, made)
+        yield from _partition_indexes(catalog, heirs, made)
 
 
-def _of_partitions(catalog: Catalog, heirs: list[Heir], made: list[IndexFacts]) -> Iterator[IndexFacts]:
-    """What Postgres makes of an index of a whole table: one of each partition that has none such."""
-    taken = {one.name.lower() for one in made}
-    pending = list(made)
+def _partition_indexes(
+    catalog: Catalog, partitions: list[Heir], created: list[IndexFacts]
+) -> Iterator[IndexFacts]:
+    """Yield the indexes that Postgres creates on partitions for an index of the partitioned table."""
+    taken = {one.name.lower() for one in created}
+    pending = list(created)
     for index in pending:
-        for heir in heirs:
+        for heir in partitions:
             if heir.parent.lower() != index.entry.name.lower():
                 continue
             texts = [part.text.lower() for part in index.parts]
             entry = catalog.get(heir.child)
-            own = (one for one in made if one.entry.name.lower() == entry.name.lower())
+            own = (one for one in created if one.entry.name.lower() == entry.name.lower())
             if any([part.text.lower() for part in one.parts] == texts for one in own):
                 continue
-            labels = "_".join((split(catalog, entry.name)[1], *map(label_of, index.parts), "idx"))
-            names = (beside(entry, f"{labels}{number or ''}") for number in count())
+            labels = "_".join((split_name(catalog, entry.name)[1], *map(element_name, index.parts), "idx"))
+            names = (in_schema_of(entry, f"{labels}{number or ''}") for number in count())
             name = next(one for one in names if one.lower() not in taken)
             taken.add(name.lower())
             parts = tuple(
-                replace(part, place=_column(entry, part.text).place) if part.place else part
+                replace(part, place=_column_element(entry, part.text).place) if part.place else part
                 for part in index.parts
             )
             below = replace(index, name=name, entry=entry, parts=parts)
@@ -119,15 +129,15 @@ def _of_partitions(catalog: Catalog, heirs: list[Heir], made: list[IndexFacts]) 
             yield below
 
 
-def _made(catalog: Catalog, index: Index, rule: UniqueIndex | None) -> IndexFacts:
-    """The one of CREATE INDEX; ``rule`` is what keeps its rows apart if it is UNIQUE."""
+def _created_index(catalog: Catalog, index: Index, rule: UniqueIndex | None) -> IndexFacts:
+    """Return the index of CREATE INDEX; ``rule`` is its record if it is UNIQUE."""
     entry = catalog.get(index.table)
-    inner, rest = _enclosed(index.what)
-    parts = tuple(_part(catalog, entry, text) for text in _listed(inner))
+    inner, rest = _split_parentheses(index.what)
+    parts = tuple(_parse_element(catalog, entry, text) for text in _split_at_commas(inner))
     included: tuple[str, ...] = ()
     if re.match(r"\s*include\b", rest, re.IGNORECASE):
-        names, rest = _enclosed(rest[rest.index("(") :])
-        included = tuple(_listed(names))
+        names, rest = _split_parentheses(rest[rest.index("(") :])
+        included = tuple(_split_at_commas(names))
     where = re.split(r"\bwhere\b", rest, maxsplit=1, flags=re.IGNORECASE)
     distinct = rule is None or rule.nulls_distinct
     return IndexFacts(
@@ -142,8 +152,8 @@ def _made(catalog: Catalog, index: Index, rule: UniqueIndex | None) -> IndexFact
     )
 
 
-def _unquoted(text: str) -> Iterator[tuple[int, str, int]]:
-    """The letters that are not in quotes, where each is, and how many parentheses are open behind it."""
+def _scan_unquoted(text: str) -> Iterator[tuple[int, str, int]]:
+    """Yield position, character and depth of parentheses after it, for characters outside quotes."""
     depth, quote = 0, ""
     for place, letter in enumerate(text):
         if quote:
@@ -155,26 +165,26 @@ def _unquoted(text: str) -> Iterator[tuple[int, str, int]]:
             yield place, letter, depth
 
 
-def _enclosed(text: str) -> tuple[str, str]:
-    """What stands in the parentheses at the beginning of a text, and what comes behind them."""
-    for place, letter, depth in _unquoted(text):
+def _split_parentheses(text: str) -> tuple[str, str]:
+    """Return the content of the leading parentheses and the text after them."""
+    for place, letter, depth in _scan_unquoted(text):
         if letter in ")]" and not depth:
             return text[1:place], text[place + 1 :]
     return text.strip("()"), ""
 
 
-def _listed(text: str) -> list[str]:
-    """What stands between the commas of a text, but for those in parentheses and quotes."""
+def _split_at_commas(text: str) -> list[str]:
+    """Split text at commas outside parentheses and quotes."""
     found, start = [], 0
-    for place, letter, depth in _unquoted(text):
+    for place, letter, depth in _scan_unquoted(text):
         if letter == "," and not depth:
             found.append(text[start:place].strip())
             start = place + 1
     return [*found, text[start:].strip()]
 
 
-def _part(catalog: Catalog, entry: Entry, text: str) -> Part:
-    found = ORDER.fullmatch(text)
+def _parse_element(catalog: Catalog, entry: Entry, text: str) -> IndexElement:
+    found = INDEX_ELEMENT.fullmatch(text)
     assert found is not None
     what = found["what"].strip()
     falls = (found["order"] or "").strip().lower() == "desc"
@@ -184,90 +194,90 @@ def _part(catalog: Catalog, entry: Entry, text: str) -> Part:
         order += f" NULLS {nulls[0].upper()}"
     name = what[1:-1] if what.startswith('"') and what.endswith('"') else what
     if name.lower() in (one.lower() for one in entry.schema.names):
-        part = _column(entry, name)
-        return Part(part.place, part.text, part.type, order)
-    type_ = catalog.consulted.spelling.type_of(catalog, entry, what)
-    return Part(0, what, type_ or INTEGER, order)
+        part = _column_element(entry, name)
+        return IndexElement(part.place, part.text, part.type, order)
+    type_ = catalog.system_reads.deparser.type_of(catalog, entry, what)
+    return IndexElement(0, what, type_ or INTEGER, order)
 
 
-def _column(entry: Entry, name: str) -> Part:
+def _column_element(entry: Entry, name: str) -> IndexElement:
     place = [one.lower() for one in entry.schema.names].index(name.lower())
-    return Part(place + 1, entry.schema.names[place], entry.schema.types[place])
+    return IndexElement(place + 1, entry.schema.names[place], entry.schema.types[place])
 
 
-def included_parts(index: IndexFacts) -> list[Part]:
-    """The columns that an index has beside those that it is ordered by."""
+def included_elements(index: IndexFacts) -> list[IndexElement]:
+    """Return the INCLUDE columns of an index."""
     known = {name.lower() for name in index.entry.schema.names}
-    return [_column(index.entry, name) for name in index.included if name.lower() in known]
+    return [_column_element(index.entry, name) for name in index.included if name.lower() in known]
 
 
-def part_text(catalog: Catalog, index: IndexFacts, part: Part, pretty: bool) -> str:
-    """What an index is ordered by, as Postgres writes it."""
-    if part.place:
-        return quoted(part.text)
-    text = catalog.consulted.spelling.expression(catalog, index.entry, part.text, pretty)
-    call = re.match(r"[\w.\"]+\(", text) and _enclosed(text[text.index("(") :])[1] == ""
+def element_text(catalog: Catalog, index: IndexFacts, element: IndexElement, pretty: bool) -> str:
+    """Return the text of an index element without its order."""
+    if element.place:
+        return quote_identifier(element.text)
+    text = catalog.system_reads.deparser.expression(catalog, index.entry, element.text, pretty)
+    call = re.match(r"[\w.\"]+\(", text) and _split_parentheses(text[text.index("(") :])[1] == ""
     return text if call or text.startswith("(") else f"({text})"
 
 
 def expressions_text(catalog: Catalog, index: IndexFacts, *, pretty: bool) -> str:
-    """What an index is ordered by that is no column."""
-    return ", ".join(part_text(catalog, index, part, pretty) for part in index.parts if not part.place)
+    """Return the texts of the index elements that are expressions."""
+    return ", ".join(element_text(catalog, index, part, pretty) for part in index.parts if not part.place)
 
 
-def label_of(part: Part) -> str:
-    """What Postgres calls a column of an index."""
-    call = re.match(r"(?:\w+\.)?(\w+)\s*\(", part.text)
-    return part.text if part.place else call[1].lower() if call else "expr"
+def element_name(element: IndexElement) -> str:
+    """Return Postgres' name for an index element."""
+    call = re.match(r"(?:\w+\.)?(\w+)\s*\(", element.text)
+    return element.text if element.place else call[1].lower() if call else "expr"
 
 
-def definition(catalog: Catalog, index: IndexFacts, pretty: bool = False) -> str:
-    """The CREATE INDEX of an index, with whole names unless it is for people."""
-    parts = [part_text(catalog, index, part, pretty) + part.order for part in index.parts]
+def index_definition(catalog: Catalog, index: IndexFacts, pretty: bool = False) -> str:
+    """Return the CREATE INDEX statement. Without ``pretty``, names are qualified."""
+    parts = [element_text(catalog, index, part, pretty) + part.order for part in index.parts]
     table = index.entry.name
-    shown = shown_name(catalog, table, "relation") if pretty else whole(catalog, table)
+    shown = display_name(catalog, table, "relation") if pretty else qualified_name(catalog, table)
     only = "ONLY " if ("partitioned", table.lower(), "") in catalog.others else ""
-    name = quoted(split(catalog, index.name)[1])
+    name = quote_identifier(split_name(catalog, index.name)[1])
     text = f"CREATE {'UNIQUE ' if index.unique else ''}INDEX {name} ON {only}{shown}"
     text += f" USING btree ({', '.join(parts)})"
     text += f" INCLUDE ({', '.join(index.included)})" if index.included else ""
     text += "" if index.distinct else " NULLS NOT DISTINCT"
     if not index.where:
         return text
-    where = catalog.consulted.spelling.expression(catalog, index.entry, index.where, pretty)
+    where = catalog.system_reads.deparser.expression(catalog, index.entry, index.where, pretty)
     return f"{text} WHERE {where}"
 
 
-BTREE_KINDS: Final = {"RANGE": "r", "LIST": "l", "HASH": "h"}
+PARTITION_STRATEGIES: Final = {"RANGE": "r", "LIST": "l", "HASH": "h"}
 
 
-def heirs_of(catalog: Catalog) -> list[Heir]:
-    """All partitions."""
+def all_partitions(catalog: Catalog) -> list[Heir]:
+    """Return all partitions."""
     return [one for one in catalog.others.values() if isinstance(one, Heir)]
 
 
 def is_partitioned(catalog: Catalog, name: str) -> bool:
-    """Whether a table's rows are in partitions."""
+    """Return whether a table is partitioned."""
     return ("partitioned", name.lower(), "") in catalog.others
 
 
-def _heir(catalog: Catalog, name: str) -> Heir | None:
-    return next((one for one in heirs_of(catalog) if one.child.lower() == name.lower()), None)
+def _partition_entry(catalog: Catalog, name: str) -> Heir | None:
+    return next((one for one in all_partitions(catalog) if one.child.lower() == name.lower()), None)
 
 
 def is_partition(catalog: Catalog, name: str) -> bool:
-    """Whether a table is a partition of another one."""
-    return _heir(catalog, name) is not None
+    """Return whether a table is a partition."""
+    return _partition_entry(catalog, name) is not None
 
 
-def bound_text(catalog: Catalog, name: str) -> str | None:
-    """What a partition is there for, as it is written behind PARTITION OF."""
-    heir = _heir(catalog, name)
-    return None if heir is None else bound_words(heir.told)
+def partition_bound(catalog: Catalog, name: str) -> str | None:
+    """Return the bound of a partition as text; None if the table is not a partition."""
+    heir = _partition_entry(catalog, name)
+    return None if heir is None else deparse_bound(heir.told)
 
 
-def bound_words(bound: Bound) -> str:
-    """The words of a bound."""
+def deparse_bound(bound: Bound) -> str:
+    """Return a bound as SQL."""
     values = [", ".join(one) for one in bound.values]
     match bound.form:
         case "FROM":
@@ -281,83 +291,88 @@ def bound_words(bound: Bound) -> str:
             return "DEFAULT"
 
 
-def inherited(catalog: Catalog, name: str) -> frozenset[str]:
-    """The columns that a table has from others."""
-    parents = [one.parent for one in heirs_of(catalog) if one.child.lower() == name.lower()]
+def inherited_columns(catalog: Catalog, name: str) -> frozenset[str]:
+    """Return the lower-case names of the columns that a partition inherits."""
+    parents = [one.parent for one in all_partitions(catalog) if one.child.lower() == name.lower()]
     return frozenset(column.lower() for parent in parents for column in catalog.get(parent).schema.names)
 
 
 def inherited_checks(catalog: Catalog, name: str) -> frozenset[str]:
-    """The CHECKs that a table has from others."""
-    parents = [one.parent for one in heirs_of(catalog) if one.child.lower() == name.lower()]
+    """Return the lower-case names of the CHECKs that a partition inherits."""
+    parents = [one.parent for one in all_partitions(catalog) if one.child.lower() == name.lower()]
     tables = (catalog.table(parent) for parent in parents)
     return frozenset(check.name.lower() for table in tables for check in table.constraints.checks)
 
 
-def _inherits(catalog: Catalog) -> Iterator[Row]:
+def _pg_inherits_rows(catalog: Catalog) -> Iterator[Row]:
     places: dict[str, int] = {}
     known = list(indexes(catalog))
-    for one in heirs_of(catalog):
+    for one in all_partitions(catalog):
         places[one.child] = places.get(one.child, 0) + 1
-        yield number_of("relation", one.child), number_of("relation", one.parent), places[one.child]
-        for index, parent in attached(known, one):
-            yield index.number, parent.number, 1
+        yield oid_of("relation", one.child), oid_of("relation", one.parent), places[one.child]
+        for index, parent in attached_indexes(known, one):
+            yield index.oid, parent.oid, 1
 
 
-def attached(known: list[IndexFacts], heir: Heir) -> Iterator[tuple[IndexFacts, IndexFacts]]:
-    """The indexes of a partition that are parts of those of the whole table, with these."""
-    mine = [one for one in known if one.entry.name.lower() == heir.child.lower()]
+def attached_indexes(
+    candidates: list[IndexFacts], partition: Heir
+) -> Iterator[tuple[IndexFacts, IndexFacts]]:
+    """Yield the indexes of a partition that are attached to indexes of its parent, with these."""
+    mine = [one for one in candidates if one.entry.name.lower() == partition.child.lower()]
 
     def texts(index: IndexFacts) -> list[str]:
         return [part.text.lower() for part in index.parts]
 
-    for parent in known:
-        if parent.entry.name.lower() == heir.parent.lower():
+    for parent in candidates:
+        if parent.entry.name.lower() == partition.parent.lower():
             for one in mine:
                 same = [part.text.lower() for part in one.parts] == [
                     part.text.lower() for part in parent.parts
                 ]
-                if same and one.unique == parent.unique and one.primary == parent.primary:
+                if same and one.unique == parent.unique and one.is_primary == parent.is_primary:
                     yield one, parent
                     break
 
 
 def partition_keys(catalog: Catalog) -> Iterator[tuple[int, str]]:
-    """The number of each table with partitions, and by what its rows are in them."""
+    """Yield the OID of each partitioned table and its strategy and keys as text."""
     for one in catalog.others.values():
         if isinstance(one, Partitioned):
             entry = catalog.get(one.table)
             named = {name.lower(): name for name in entry.schema.names}
-            spelling = catalog.consulted.spelling
+            spelling = catalog.system_reads.deparser
             keys = (
-                quoted(named[key.lower()])
+                quote_identifier(named[key.lower()])
                 if key.lower() in named
                 else spelling.expression(catalog, entry, key)
                 for key in one.keys
             )
-            yield number_of("relation", one.table), f"{one.kind} ({', '.join(keys)})"
+            yield oid_of("relation", one.table), f"{one.kind} ({', '.join(keys)})"
 
 
-def _partitioned(catalog: Catalog) -> Iterator[Row]:
+def _pg_partitioned_table_rows(catalog: Catalog) -> Iterator[Row]:
     for one in catalog.others.values():
         if isinstance(one, Partitioned):
             names = [name.lower() for name in catalog.get(one.table).schema.names]
             places = (names.index(key.lower()) + 1 if key.lower() in names else 0 for key in one.keys)
-            default = (heir for heir in heirs_of(catalog) if heir.default and heir.parent == one.table)
-            number = next((number_of("relation", heir.child) for heir in default), 0)
-            kind = BTREE_KINDS[one.kind.upper()]
+            default = (heir for heir in all_partitions(catalog) if heir.default and heir.parent == one.table)
+            number = next((oid_of("relation", heir.child) for heir in default), 0)
+            kind = PARTITION_STRATEGIES[one.kind.upper()]
             listed = " ".join(map(str, places))
-            yield number_of("relation", one.table), kind, len(one.keys), number, listed
+            yield oid_of("relation", one.table), kind, len(one.keys), number, listed
 
 
-def bound_conditions(catalog: Catalog) -> Iterator[tuple[int, str]]:
-    """The number of each partition, and what holds for its rows, of one key without DEFAULT."""
-    for heir in heirs_of(catalog):
+def partition_conditions(catalog: Catalog) -> Iterator[tuple[int, str]]:
+    """Yield the OID of each partition and the condition on its rows.
+
+    Only partitions by one key are included, and not DEFAULT partitions.
+    """
+    for heir in all_partitions(catalog):
         whole_ = catalog.others.get(("partitioned", heir.parent.lower(), ""))
         if not isinstance(whole_, Partitioned) or len(whole_.keys) != 1:
             continue
         key, told, entry = whole_.keys[0], heir.told, catalog.get(heir.child)
-        spelling, parts = catalog.consulted.spelling, [f"{key} IS NOT NULL"]
+        spelling, parts = catalog.system_reads.deparser, [f"{key} IS NOT NULL"]
         if told.form == "FROM":
             (low,), (high,) = told.values
             parts += [] if low.upper() == "MINVALUE" else [f"{key} >= {low}"]
@@ -367,51 +382,51 @@ def bound_conditions(catalog: Catalog) -> Iterator[tuple[int, str]]:
         else:
             continue
         text = " AND ".join(spelling.expression(catalog, entry, part) for part in parts)
-        yield number_of("relation", heir.child), f"({text})"
+        yield oid_of("relation", heir.child), f"({text})"
 
 
 def ancestors(catalog: Catalog, name: str) -> list[str]:
-    """A partition, and the tables that it is within, from the inside."""
-    heir = _heir(catalog, name)
+    """Return a partition and its ancestors, from the innermost."""
+    heir = _partition_entry(catalog, name)
     return [name] if heir is None else [name, *ancestors(catalog, heir.parent)]
 
 
 def partition_tree(catalog: Catalog, name: str, level: int = 0) -> Iterator[Row]:
-    """A table and those below it by number: of what each is a partition, whether it has none, how deep."""
-    heir = _heir(catalog, name)
-    parent = None if heir is None or not level else number_of("relation", heir.parent)
-    yield number_of("relation", name), parent, int(not is_partitioned(catalog, name)), level
-    for one in heirs_of(catalog):
+    """Yield OID, parent OID, whether it is a leaf, and level, of a table and its partitions."""
+    heir = _partition_entry(catalog, name)
+    parent = None if heir is None or not level else oid_of("relation", heir.parent)
+    yield oid_of("relation", name), parent, int(not is_partitioned(catalog, name)), level
+    for one in all_partitions(catalog):
         if one.parent.lower() == name.lower():
             yield from partition_tree(catalog, one.child, level + 1)
 
 
-def _rules(catalog: Catalog) -> Iterator[Row]:
-    for _, _, entry in entries(catalog):
+def _pg_rewrite_rows(catalog: Catalog) -> Iterator[Row]:
+    for _, _, entry in listed_entries(catalog):
         if isinstance(entry, ViewEntry):
             yield (
-                rule_number(entry.name, "_RETURN"),
+                rule_oid(entry.name, "_RETURN"),
                 "_RETURN",
-                number_of("relation", entry.name),
+                oid_of("relation", entry.name),
                 "1",
                 "O",
                 1,
             )
 
 
-def rule_number(table: str, name: str) -> int:
-    """The number of the rule that Postgres keeps a view as."""
-    return number_of("rule", f"{table}.{name}")
+def rule_oid(table: str, name: str) -> int:
+    """Return the OID of a rule of a relation. A view is its rule ``_RETURN``."""
+    return oid_of("rule", f"{table}.{name}")
 
 
 PARTITION_RELATIONS: Final = {
-    "pg_inherits": System(columns("inhrelid:o inhparent:o inhseqno:i"), _inherits),
-    "pg_partitioned_table": System(
-        columns("partrelid:o partstrat partnatts:i partdefid:o partattrs:a"), _partitioned
+    "pg_inherits": SystemRelation(columns("inhrelid:o inhparent:o inhseqno:i"), _pg_inherits_rows),
+    "pg_partitioned_table": SystemRelation(
+        columns("partrelid:o partstrat partnatts:i partdefid:o partattrs:a"), _pg_partitioned_table_rows
     ),
-    "pg_rewrite": System(
+    "pg_rewrite": SystemRelation(
         columns("oid:o rulename ev_class:o ev_type ev_enabled is_instead:b"),
-        _rules,
+        _pg_rewrite_rows,
     ),
 }
 
@@ -420,42 +435,42 @@ ACTIONS: Final = {"NO ACTION": "a", "RESTRICT": "r", "CASCADE": "c", "SET NULL":
 DESCENDING, NULLS_FIRST = 1, 2
 
 
-def _options(order: str) -> int:
-    """DESC and NULLS FIRST as Postgres keeps them."""
+def _order_flags(order: str) -> int:
+    """Return the bits of DESC and NULLS FIRST."""
     falls = DESCENDING if "DESC" in order else 0
     first = "FIRST" in order or (falls and "LAST" not in order)
     return falls | (NULLS_FIRST if first else 0)
 
 
-def _index_rows(catalog: Catalog) -> Iterator[Row]:
+def _pg_index_rows(catalog: Catalog) -> Iterator[Row]:
     for index in indexes(catalog):
         places = [str(part.place) for part in index.parts]
         names = [name.lower() for name in index.entry.schema.names]
         included = [str(names.index(one.lower()) + 1) for one in index.included if one.lower() in names]
         zeros = " ".join("0" for _ in places)
         expressions = expressions_text(catalog, index, pretty=False)
-        where = index.where and catalog.consulted.spelling.expression(catalog, index.entry, index.where)
+        where = index.where and catalog.system_reads.deparser.expression(catalog, index.entry, index.where)
         yield (
             *(
-                index.number,
-                number_of("relation", index.entry.name),
+                index.oid,
+                oid_of("relation", index.entry.name),
                 len(places) + len(included),
                 len(places),
             ),
-            *(int(index.unique), int(index.primary), 1, 1, " ".join([*places, *included]), zeros),
-            *(" ".join(str(_options(part.order)) for part in index.parts), zeros, expressions or None),
+            *(int(index.unique), int(index.is_primary), 1, 1, " ".join([*places, *included]), zeros),
+            *(" ".join(str(_order_flags(part.order)) for part in index.parts), zeros, expressions or None),
             *(where or None, int(not index.distinct)),
         )
 
 
-def _pg_indexes(catalog: Catalog) -> Iterator[Row]:
+def _pg_indexes_rows(catalog: Catalog) -> Iterator[Row]:
     for index in indexes(catalog):
-        schema, table = split(catalog, index.entry.name)
-        yield schema, table, split(catalog, index.name)[1], None, definition(catalog, index)
+        schema, table = split_name(catalog, index.entry.name)
+        yield schema, table, split_name(catalog, index.name)[1], None, index_definition(catalog, index)
 
 
-def _constraint_rows(catalog: Catalog) -> Iterator[Row]:
-    for schema, entry, one in constraints(catalog):
+def _pg_constraint_rows(catalog: Catalog) -> Iterator[Row]:
+    for schema, entry, one in listed_constraints(catalog):
         yield _constraint_row(catalog, schema, entry, one)
     for number, check, place, domain in domain_checks(catalog):
         flags = (0, 0, 1, 0, 0, 0, " ", " ", " ", None, None)
@@ -463,129 +478,151 @@ def _constraint_rows(catalog: Catalog) -> Iterator[Row]:
 
 
 def _constraint_row(
-    catalog: Catalog, schema: str, entry: TableEntry, one: Check | Unique | ForeignKey
+    catalog: Catalog, schema: str, entry: TableEntry, constraint: Check | Unique | ForeignKey
 ) -> Row:
     kind, target, theirs, actions, index, waits = "c", 0, "", (" ", " ", " "), 0, (0, 0)
     own, text, local, parent = "", None, 1, 0
-    match one:
+    match constraint:
         case Unique():
-            kind, own = "p" if one.is_primary else "u", _places(entry, one.columns)
-            index = number_of("relation", beside(entry, one.name))
+            kind, own = "p" if constraint.is_primary else "u", _column_numbers(entry, constraint.columns)
+            index = oid_of("relation", in_schema_of(entry, constraint.name))
         case ForeignKey():
-            other = catalog.table(one.target)
-            kind, target = "f", number_of("relation", other.name)
-            own, theirs = _places(entry, one.columns), _places(other, one.target_columns)
-            actions = ACTIONS[one.on_update], ACTIONS[one.on_delete], one.match[0].lower()
-            index, waits = _index_of_key(other, one), (int(one.deferrable), int(one.deferred))
+            other = catalog.table(constraint.target)
+            kind, target = "f", oid_of("relation", other.name)
+            own, theirs = (
+                _column_numbers(entry, constraint.columns),
+                _column_numbers(other, constraint.target_columns),
+            )
+            actions = (
+                ACTIONS[constraint.on_update],
+                ACTIONS[constraint.on_delete],
+                constraint.match[0].lower(),
+            )
+            index, waits = (
+                _referenced_index_oid(other, constraint),
+                (int(constraint.deferrable), int(constraint.deferred)),
+            )
         case Check():
-            own, text = _places(entry, named_in(entry, one.text)), one.text
-            local = int(one.name.lower() not in inherited_checks(catalog, entry.name))
+            own, text = _column_numbers(entry, referenced_columns(entry, constraint.text)), constraint.text
+            local = int(constraint.name.lower() not in inherited_checks(catalog, entry.name))
         case _:
-            assert_never(one)
+            assert_never(constraint)
     if kind in "pu" and is_partition(catalog, entry.name):
-        parent = _whole_key(catalog, index)
+        parent = _parent_constraint_oid(catalog, index)
         local = int(not parent)
     return (
         *(
-            number_of("constraint", f"{entry.name} {one.name}"),
-            one.name,
-            schema_number(schema),
+            oid_of("constraint", f"{entry.name} {constraint.name}"),
+            constraint.name,
+            schema_oid(schema),
             kind,
             *waits,
             1,
         ),
-        *(number_of("relation", entry.name), index, target, *actions, own or None, theirs or None, 0),
+        *(oid_of("relation", entry.name), index, target, *actions, own or None, theirs or None, 0),
         *(local, int(not local), text, parent),
     )
 
 
-def _whole_key(catalog: Catalog, index: int) -> int:
-    """The number of the constraint of the whole table that one of a partition is a part of, or 0."""
+def _parent_constraint_oid(catalog: Catalog, index: int) -> int:
+    """Return the OID of the parent's constraint for an index of a partition; 0 if there is none."""
 
     known = list(indexes(catalog))
-    for heir in heirs_of(catalog):
-        for mine, parent in attached(known, heir):
-            if mine.number == index and isinstance(parent.key, Unique):
-                return number_of("constraint", f"{parent.entry.name} {parent.key.name}")
+    for heir in all_partitions(catalog):
+        for mine, parent in attached_indexes(known, heir):
+            if mine.oid == index and isinstance(parent.key, Unique):
+                return oid_of("constraint", f"{parent.entry.name} {parent.key.name}")
     return 0
 
 
-def named_in(entry: Entry, text: str) -> tuple[str, ...]:
-    """The columns of a relation that a text names, in their order."""
+def referenced_columns(entry: Entry, text: str) -> tuple[str, ...]:
+    """Return the columns of a relation whose names occur in a text, in their order."""
     words = {word.lower() for word in re.findall(r"[A-Za-z_]\w*", re.sub(r"'[^']*'", "", text))}
     return tuple(name for name in entry.schema.names if name.lower() in words)
 
 
-def _index_of_key(target: TableEntry, key: ForeignKey) -> int:
-    """The number of the index that a foreign key looks things up in."""
+def _referenced_index_oid(target: TableEntry, key: ForeignKey) -> int:
+    """Return the OID of the index on the columns that a foreign key references."""
     wanted = set(key.target_columns)
     found = (one for one in target.constraints.uniques if set(one.columns) == wanted)
-    return next((number_of("relation", beside(target, one.name)) for one in found), 0)
+    return next((oid_of("relation", in_schema_of(target, one.name)) for one in found), 0)
 
 
-def _places(entry: TableEntry, names: tuple[str, ...]) -> str:
+def _column_numbers(entry: TableEntry, names: tuple[str, ...]) -> str:
     return "{" + ",".join(str(entry.schema.names.index(one) + 1) for one in names) + "}" if names else ""
 
 
-def definition_of(
-    catalog: Catalog, entry: Entry | None, one: Check | Unique | ForeignKey, pretty: bool
+def constraint_definition(
+    catalog: Catalog, entry: Entry | None, constraint: Check | Unique | ForeignKey, pretty: bool
 ) -> str:
-    """A constraint as ``pg_get_constraintdef`` writes it."""
-    match one:
+    """Return a constraint as ``pg_get_constraintdef`` writes it."""
+    match constraint:
         case Check():
-            text = catalog.consulted.spelling.expression(catalog, entry, one.text, pretty)
+            text = catalog.system_reads.deparser.expression(catalog, entry, constraint.text, pretty)
             return f"CHECK ({text})"
         case Unique():
-            listed = ", ".join(map(quoted, one.columns))
-            more = f" INCLUDE ({', '.join(map(quoted, one.included))})" if one.included else ""
-            if one.is_primary:
+            listed = ", ".join(map(quote_identifier, constraint.columns))
+            more = (
+                f" INCLUDE ({', '.join(map(quote_identifier, constraint.included))})"
+                if constraint.included
+                else ""
+            )
+            if constraint.is_primary:
                 return f"PRIMARY KEY ({listed}){more}"
-            return f"UNIQUE {'' if one.nulls_distinct else 'NULLS NOT DISTINCT '}({listed}){more}"
+            return f"UNIQUE {'' if constraint.nulls_distinct else 'NULLS NOT DISTINCT '}({listed}){more}"
         case ForeignKey():
-            text = f"FOREIGN KEY ({', '.join(map(quoted, one.columns))}) "
-            text += f"REFERENCES {shown_name(catalog, one.target, 'relation')}"
-            text += f"({', '.join(map(quoted, one.target_columns))})"
-            text += " MATCH FULL" if one.match == "FULL" else ""
-            text += f" ON UPDATE {one.on_update}" if one.on_update != "NO ACTION" else ""
-            text += f" ON DELETE {one.on_delete}" if one.on_delete != "NO ACTION" else ""
-            text += f" ({', '.join(map(quoted, one.set_columns))})" if one.set_columns else ""
-            text += " DEFERRABLE" if one.deferrable else ""
-            return text + (" INITIALLY DEFERRED" if one.deferred else "")
+            text = f"FOREIGN KEY ({', '.join(map(quote_identifier, constraint.columns))}) "
+            text += f"REFERENCES {display_name(catalog, constraint.target, 'relation')}"
+            text += f"({', '.join(map(quote_identifier, constraint.target_columns))})"
+            text += " MATCH FULL" if constraint.match == "FULL" else ""
+            text += f" ON UPDATE {constraint.on_update}" if constraint.on_update != "NO ACTION" else ""
+            text += f" ON DELETE {constraint.on_delete}" if constraint.on_delete != "NO ACTION" else ""
+            text += (
+                f" ({', '.join(map(quote_identifier, constraint.set_columns))})"
+                if constraint.set_columns
+                else ""
+            )
+            text += " DEFERRABLE" if constraint.deferrable else ""
+            return text + (" INITIALLY DEFERRED" if constraint.deferred else "")
         case _:
-            assert_never(one)
+            assert_never(constraint)
 
 
-def check_clause(catalog: Catalog, entry: Entry | None, one: Check) -> str:
-    """The condition of a CHECK as ``information_schema`` writes it."""
-    return definition_of(catalog, entry, one, pretty=False).removeprefix("CHECK ")
+def check_clause(catalog: Catalog, entry: Entry | None, check: Check) -> str:
+    """Return the condition of a CHECK as ``information_schema`` writes it."""
+    return constraint_definition(catalog, entry, check, pretty=False).removeprefix("CHECK ")
 
 
-def texts(catalog: Catalog, *, pretty: bool) -> list[tuple[int, str]]:
-    """The texts of constraints by their numbers."""
+def constraint_definitions(catalog: Catalog, *, pretty: bool) -> list[tuple[int, str]]:
+    """Return the definitions of all constraints by OID."""
     found = [
-        (number_of("constraint", f"{entry.name} {one.name}"), definition_of(catalog, entry, one, pretty))
-        for _, entry, one in constraints(catalog)
+        (oid_of("constraint", f"{entry.name} {one.name}"), constraint_definition(catalog, entry, one, pretty))
+        for _, entry, one in listed_constraints(catalog)
     ]
-    checks = ((one[0], definition_of(catalog, None, one[1], pretty)) for one in domain_checks(catalog))
+    checks = (
+        (one[0], constraint_definition(catalog, None, one[1], pretty)) for one in domain_checks(catalog)
+    )
     return [*found, *checks]
 
 
 KEY_RELATIONS: Final = {
-    "pg_index": System(
+    "pg_index": SystemRelation(
         columns(
             "indexrelid:o indrelid:o indnatts:i indnkeyatts:i indisunique:b indisprimary:b indisvalid:b "
             "indisready:b indkey:a indclass:a indoption:a indcollation:a indexprs indpred "
             "indnullsnotdistinct:b"
         ),
-        _index_rows,
+        _pg_index_rows,
     ),
-    "pg_indexes": System(columns("schemaname tablename indexname tablespace indexdef"), _pg_indexes),
-    "pg_constraint": System(
+    "pg_indexes": SystemRelation(
+        columns("schemaname tablename indexname tablespace indexdef"), _pg_indexes_rows
+    ),
+    "pg_constraint": SystemRelation(
         columns(
             "oid:o conname connamespace:o contype condeferrable:b condeferred:b convalidated:b conrelid:o "
             "conindid:o confrelid:o confupdtype confdeltype confmatchtype conkey:a confkey:a contypid:o "
             "conislocal:b coninhcount:i conbin conparentid:o"
         ),
-        _constraint_rows,
+        _pg_constraint_rows,
     ),
 }

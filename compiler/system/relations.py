@@ -6,20 +6,20 @@ Rows about schemas, tables, constraints, roles and privileges are computed here.
 from collections.abc import Callable, Iterator
 from typing import Final, assert_never
 
-from kpg.compiler.catalog.access_control import security_of
+from kpg.compiler.catalog.access_control import row_security_of
 from kpg.compiler.catalog.constraints import Check, Domain, ForeignKey, Heir, Unique
-from kpg.compiler.catalog.entries import KEYS, Catalog, Entry, TableEntry, ViewEntry
-from kpg.compiler.catalog.privileges import ALL, PUBLIC, WORDS, Items, Key, Role
-from kpg.compiler.catalog.updatable_views import written_columns
+from kpg.compiler.catalog.entries import KEY_TABLE_PREFIX, Catalog, Entry, TableEntry, ViewEntry
+from kpg.compiler.catalog.privileges import ALL_LETTERS, PRIVILEGE_NAMES, PUBLIC, Items, Key, Role
+from kpg.compiler.catalog.updatable_views import updatable_columns
 from kpg.compiler.qualified_names import DATABASE
 from kpg.compiler.system.oids import (
-    domain_at,
-    number_of,
-    query_of,
-    role_number,
-    schema_number,
-    schemas,
-    split,
+    column_domain,
+    listed_schemas,
+    oid_of,
+    role_oid,
+    schema_oid,
+    split_name,
+    view_text,
 )
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, TIMESTAMPTZ, Type
@@ -30,55 +30,55 @@ Row = tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class System:
-    """One relation: its columns and what makes its rows."""
+class SystemRelation:
+    """A system relation: its columns, and the function that computes its rows."""
 
     columns: tuple[tuple[str, Type], ...]
     rows: Callable[[Catalog], Iterator[Row]]
-    steady: bool = True
-    """Whether its rows are of the catalog alone, and of what the session tells when it is asked."""
+    is_cacheable: bool = True
+    """Whether its rows depend only on the catalog and on session rows."""
 
 
 def columns(text: str) -> tuple[tuple[str, Type], ...]:
-    """Columns by name: text, or what follows the colon of the name."""
+    """Parse column names, each optionally with a colon and a letter for its type; the default is text."""
     kinds = {"i": INTEGER, "b": BOOLEAN, "o": OID, "l": BIGINT}
     parts = (word.partition(":") for word in text.split())
     return tuple((name, kinds.get(kind, TEXT)) for name, _, kind in parts)
 
 
-def yes(value: object) -> str:
-    """YES or NO."""
+def yes_or_no(value: object) -> str:
+    """Return ``YES`` or ``NO``."""
     return "YES" if value else "NO"
 
 
 def _owner(catalog: Catalog, entry: Entry) -> str:
-    return catalog.rights.owner(("RELATION", entry.name.lower()))
+    return catalog.privileges.owner(("RELATION", entry.name.lower()))
 
 
-def entries(catalog: Catalog) -> Iterator[tuple[str, str, Entry]]:
-    """Schema, name and entry of every table and view."""
+def listed_entries(catalog: Catalog) -> Iterator[tuple[str, str, Entry]]:
+    """Yield schema, name and entry of every table and view except internal key tables."""
     for entry in catalog:
-        if entry.name.startswith(KEYS):
+        if entry.name.startswith(KEY_TABLE_PREFIX):
             continue
-        yield *split(catalog, entry.name), entry
+        yield *split_name(catalog, entry.name), entry
 
 
-def _schemata(catalog: Catalog) -> Iterator[Row]:
-    for name in schemas(catalog):
-        yield DATABASE, name, catalog.rights.owner(("SCHEMA", name))
+def _schemata_rows(catalog: Catalog) -> Iterator[Row]:
+    for name in listed_schemas(catalog):
+        yield DATABASE, name, catalog.privileges.owner(("SCHEMA", name))
 
 
-def allowed(catalog: Catalog) -> Iterator[tuple[str, str, Entry]]:
-    """As :func:`entries`, of what ``information_schema`` shows to who asks."""
+def accessible_entries(catalog: Catalog) -> Iterator[tuple[str, str, Entry]]:
+    """Yield those of :func:`listed_entries` that ``information_schema`` shows to the current user."""
 
-    for schema, name, entry in entries(catalog):
-        others = schema.startswith("pg_temp") and schema != catalog.temporary
-        if not others and visible(catalog, ("RELATION", entry.name.lower())):
+    for schema, name, entry in listed_entries(catalog):
+        others = schema.startswith("pg_temp") and schema != catalog.temporary_schema
+        if not others and is_accessible(catalog, ("RELATION", entry.name.lower())):
             yield schema, name, entry
 
 
-def _tables(catalog: Catalog) -> Iterator[Row]:
-    for schema, name, entry in allowed(catalog):
+def _tables_rows(catalog: Catalog) -> Iterator[Row]:
+    for schema, name, entry in accessible_entries(catalog):
         temporary = schema.startswith("pg_temp")
         kind = "LOCAL TEMPORARY" if temporary else "BASE TABLE"
         if isinstance(entry, ViewEntry):
@@ -86,49 +86,54 @@ def _tables(catalog: Catalog) -> Iterator[Row]:
                 continue
             kind = "VIEW"
         gone = "PRESERVE" if temporary else None
-        yield DATABASE, schema, name, kind, yes(written_names(catalog, entry)), "NO", gone
+        yield DATABASE, schema, name, kind, yes_or_no(updatable_names(catalog, entry)), "NO", gone
 
 
-def _views(catalog: Catalog) -> Iterator[Row]:
-    for schema, name, entry in allowed(catalog):
+def _views_rows(catalog: Catalog) -> Iterator[Row]:
+    for schema, name, entry in accessible_entries(catalog):
         if isinstance(entry, ViewEntry) and not entry.materialized:
-            written, check = yes(written_names(catalog, entry)), "CASCADED" if entry.checked else "NONE"
-            owned = catalog.rights.owns(catalog.asker.user, ("RELATION", entry.name.lower()))
-            text = f" {query_of(catalog, entry)};" if owned else None
+            written, check = (
+                yes_or_no(updatable_names(catalog, entry)),
+                "CASCADED" if entry.checked else "NONE",
+            )
+            owned = catalog.privileges.owns(catalog.asker.user, ("RELATION", entry.name.lower()))
+            text = f" {view_text(catalog, entry)};" if owned else None
             yield DATABASE, schema, name, text, check, written, written, "NO", "NO", "NO"
 
 
-def written_names(catalog: Catalog, entry: Entry) -> frozenset[str]:
-    """The columns that INSERT and UPDATE may name."""
+def updatable_names(catalog: Catalog, entry: Entry) -> frozenset[str]:
+    """Return the columns that INSERT and UPDATE can set."""
     if isinstance(entry, TableEntry):
         return frozenset(entry.schema.names)
-    return written_columns(catalog, entry)
+    return updatable_columns(catalog, entry)
 
 
-def constraints(catalog: Catalog) -> Iterator[tuple[str, TableEntry, Check | Unique | ForeignKey]]:
-    """Schema, table and constraint, for each one that is no index only."""
-    for schema, _, entry in entries(catalog):
+def listed_constraints(catalog: Catalog) -> Iterator[tuple[str, TableEntry, Check | Unique | ForeignKey]]:
+    """Yield schema, table and constraint, without unique indexes, partition bounds and domain checks."""
+    for schema, _, entry in listed_entries(catalog):
         if isinstance(entry, TableEntry):
-            hidden = bounds_of(catalog, entry.name)
+            hidden = partition_checks(catalog, entry.name)
             for one in entry.constraints:
                 if isinstance(one, Unique) and one.index:
                     continue
-                if isinstance(one, Check) and (one.name.lower() in hidden or _of_domain(catalog, entry, one)):
+                if isinstance(one, Check) and (
+                    one.name.lower() in hidden or _is_domain_check(catalog, entry, one)
+                ):
                     continue
                 yield schema, entry, one
 
 
-def bounds_of(catalog: Catalog, name: str) -> frozenset[str]:
-    """The names of the CHECKs by which a partition, or one that it is within, refuses rows of others."""
+def partition_checks(catalog: Catalog, name: str) -> frozenset[str]:
+    """Return the lower-case names of the CHECKs that enforce the bounds of a partition and its ancestors."""
     lower = name.lower()
     for one in catalog.others.values():
         if isinstance(one, Heir) and one.child.lower() == lower:
-            return bounds_of(catalog, one.parent) | {f"{lower.rpartition('.')[2]}_partition"}
+            return partition_checks(catalog, one.parent) | {f"{lower.rpartition('.')[2]}_partition"}
     return frozenset()
 
 
-def _of_domain(catalog: Catalog, entry: TableEntry, check: Check) -> bool:
-    """Whether a CHECK is what the domain of a column asks for."""
+def _is_domain_check(catalog: Catalog, entry: TableEntry, check: Check) -> bool:
+    """Return whether a CHECK of a column comes from its domain."""
     names = [name.lower() for name in entry.schema.names]
     if check.column.lower() not in names:
         return False
@@ -140,58 +145,58 @@ def _of_domain(catalog: Catalog, entry: TableEntry, check: Check) -> bool:
     return any(one.text.lower() == plain for one in domain.checks)
 
 
-def _kind(one: Check | Unique | ForeignKey) -> str:
-    match one:
+def _constraint_type(constraint: Check | Unique | ForeignKey) -> str:
+    match constraint:
         case Check():
             return "CHECK"
         case Unique():
-            return "PRIMARY KEY" if one.is_primary else "UNIQUE"
+            return "PRIMARY KEY" if constraint.is_primary else "UNIQUE"
         case ForeignKey():
             return "FOREIGN KEY"
         case _:
-            assert_never(one)
+            assert_never(constraint)
 
 
-def _table_constraints(catalog: Catalog) -> Iterator[Row]:
-    for schema, table, one in constraints(catalog):
-        name = split(catalog, table.name)[1]
+def _table_constraints_rows(catalog: Catalog) -> Iterator[Row]:
+    for schema, table, one in listed_constraints(catalog):
+        name = split_name(catalog, table.name)[1]
         deferrable = isinstance(one, ForeignKey) and one.deferrable
         deferred = isinstance(one, ForeignKey) and one.deferred
         row = (DATABASE, schema, one.name, DATABASE, schema, name)
-        apart = yes(one.nulls_distinct) if isinstance(one, Unique) and not one.is_primary else None
-        yield *row, _kind(one), yes(deferrable), yes(deferred), "YES", apart
-    for schema, name, label, _ in required(catalog):
+        apart = yes_or_no(one.nulls_distinct) if isinstance(one, Unique) and not one.is_primary else None
+        yield *row, _constraint_type(one), yes_or_no(deferrable), yes_or_no(deferred), "YES", apart
+    for schema, name, label, _ in not_null_constraints(catalog):
         yield DATABASE, schema, label, DATABASE, schema, name, "CHECK", "NO", "NO", "YES", None
 
 
-def required(catalog: Catalog) -> Iterator[tuple[str, str, str, str]]:
-    """Schema, table, what Postgres calls the constraint, and the column, of each that is NOT NULL."""
-    for schema, name, entry in entries(catalog):
+def not_null_constraints(catalog: Catalog) -> Iterator[tuple[str, str, str, str]]:
+    """Yield schema, table, generated constraint name and column of each NOT NULL column."""
+    for schema, name, entry in listed_entries(catalog):
         if isinstance(entry, TableEntry):
-            numbers = f"{schema_number(schema)}_{number_of('relation', entry.name)}"
+            numbers = f"{schema_oid(schema)}_{oid_of('relation', entry.name)}"
             for place, column in enumerate(entry.schema.columns):
-                domain = domain_at(catalog, entry, place)
+                domain = column_domain(catalog, entry, place)
                 if not column.nullable and not (domain is not None and domain.required):
                     yield schema, name, f"{numbers}_{place + 1}_not_null", column.name
 
 
-def place_of_key(catalog: Catalog, key: ForeignKey, place: int) -> int | None:
-    """The place, in the key that a foreign key refers to, of what its column refers to."""
+def referenced_position(catalog: Catalog, key: ForeignKey, position: int) -> int | None:
+    """Return the position, in the referenced key, of the column that a foreign key column references."""
     target = catalog.table(key.target)
     for unique in target.constraints.uniques:
         if set(unique.columns) == set(key.target_columns):
-            return unique.columns.index(key.target_columns[place]) + 1
+            return unique.columns.index(key.target_columns[position]) + 1
     return None
 
 
-def _referential(catalog: Catalog) -> Iterator[Row]:
-    for schema, _, one in constraints(catalog):
+def _referential_constraints_rows(catalog: Catalog) -> Iterator[Row]:
+    for schema, _, one in listed_constraints(catalog):
         if isinstance(one, ForeignKey):
             target = catalog.table(one.target)
             names = (
                 key.name for key in target.constraints.uniques if set(key.columns) == set(one.target_columns)
             )
-            where = split(catalog, target.name)[0]
+            where = split_name(catalog, target.name)[0]
             match = "NONE" if one.match == "SIMPLE" else one.match
             yield (
                 DATABASE,
@@ -206,7 +211,7 @@ def _referential(catalog: Catalog) -> Iterator[Row]:
             )
 
 
-def _sequences(catalog: Catalog) -> Iterator[Row]:
+def _sequences_rows(catalog: Catalog) -> Iterator[Row]:
     identities = {
         rule.sequence
         for entry in catalog
@@ -217,62 +222,62 @@ def _sequences(catalog: Catalog) -> Iterator[Row]:
     for one in catalog.sequences.values():
         if one.name in identities:
             continue
-        schema, name = split(catalog, one.name)
+        schema, name = split_name(catalog, one.name)
         bounds = (str(one.start), str(one.least), str(one.most), str(one.increment))
         bits = {"smallint": 16, "integer": 32}.get(one.type, 64)
-        yield DATABASE, schema, name, one.type, bits, 2, 0, *bounds, yes(one.cycle)
+        yield DATABASE, schema, name, one.type, bits, 2, 0, *bounds, yes_or_no(one.cycle)
 
 
-def database(_catalog: Catalog) -> Iterator[Row]:
-    """Rows of pg_database."""
+def pg_database_rows(_catalog: Catalog) -> Iterator[Row]:
+    """Yield the rows of ``pg_database``."""
     yield 1, DATABASE, 10, 6, "C"
 
 
-def namespaces(catalog: Catalog) -> Iterator[Row]:
-    """Rows of pg_namespace."""
-    for name in schemas(catalog):
+def pg_namespace_rows(catalog: Catalog) -> Iterator[Row]:
+    """Yield the rows of ``pg_namespace``."""
+    for name in listed_schemas(catalog):
         key = ("SCHEMA", name)
-        items = catalog.rights.lists.get(key)
+        items = catalog.privileges.acls.get(key)
         acl = None if items is None else "{" + ",".join(map(str, items)) + "}"
-        if items is None and name == "public":  # everybody may look into it
-            owner = catalog.rights.owner(key)
+        if items is None and name == "public":  # PUBLIC has USAGE
+            owner = catalog.privileges.owner(key)
             acl = "{" + f"{owner}=UC/{owner},=U/{owner}" + "}"
-        yield schema_number(name), name, role_number(catalog.rights.owner(key)), acl
+        yield schema_oid(name), name, role_oid(catalog.privileges.owner(key)), acl
 
 
-def pg_tables(catalog: Catalog) -> Iterator[Row]:
-    """Rows of pg_tables."""
-    for schema, name, entry in entries(catalog):
+def pg_tables_rows(catalog: Catalog) -> Iterator[Row]:
+    """Yield the rows of ``pg_tables_rows``."""
+    for schema, name, entry in listed_entries(catalog):
         if isinstance(entry, TableEntry):
             indexed = bool(entry.constraints.uniques) or any(
                 index.table == entry.name for index in catalog.indexes.values()
             )
-            secured = int(security_of(catalog, entry.name).enabled)
+            secured = int(row_security_of(catalog, entry.name).enabled)
             yield schema, name, _owner(catalog, entry), None, int(indexed), 0, 0, secured
 
 
-def pg_views(catalog: Catalog) -> Iterator[Row]:
-    """Rows of pg_views."""
-    for schema, name, entry in entries(catalog):
+def pg_views_rows(catalog: Catalog) -> Iterator[Row]:
+    """Yield the rows of ``pg_views_rows``."""
+    for schema, name, entry in listed_entries(catalog):
         if isinstance(entry, ViewEntry) and not entry.materialized:
-            text = query_of(catalog, entry)
+            text = view_text(catalog, entry)
             yield schema, name, _owner(catalog, entry), f" {text};"
 
 
-def pg_matviews(catalog: Catalog) -> Iterator[Row]:
-    """Rows of pg_matviews."""
-    for schema, name, entry in entries(catalog):
+def pg_matviews_rows(catalog: Catalog) -> Iterator[Row]:
+    """Yield the rows of ``pg_matviews_rows``."""
+    for schema, name, entry in listed_entries(catalog):
         if isinstance(entry, ViewEntry) and entry.materialized:
-            text = query_of(catalog, entry)
+            text = view_text(catalog, entry)
             yield schema, name, _owner(catalog, entry), 1, f" {text};"
 
 
-def pg_sequences(catalog: Catalog) -> Iterator[Row]:
-    """Rows of pg_sequences."""
+def pg_sequences_rows(catalog: Catalog) -> Iterator[Row]:
+    """Yield the rows of ``pg_sequences_rows``."""
     for one in catalog.sequences.values():
-        schema, name = split(catalog, one.name)
-        owner = catalog.rights.owner(("SEQUENCE", one.name.lower()))
-        numbers = catalog.numbers()
+        schema, name = split_name(catalog, one.name)
+        owner = catalog.privileges.owner(("SEQUENCE", one.name.lower()))
+        numbers = catalog.next_values()
         coming = numbers.get(one.name, one.start)
         fresh = coming == one.start or one.name in getattr(numbers, "fresh", ())
         last = None if fresh else coming - one.increment
@@ -280,78 +285,78 @@ def pg_sequences(catalog: Catalog) -> Iterator[Row]:
         yield (schema, name, owner, one.type, *bounds, int(one.cycle), 1, last)
 
 
-def nothing(_catalog: Catalog) -> Iterator[Row]:
-    """Rows of pg_nothing."""
+def no_rows(_catalog: Catalog) -> Iterator[Row]:
+    """Yield no rows."""
     yield from ()
 
 
 INFORMATION: Final = {
-    "schemata": System(columns("catalog_name schema_name schema_owner"), _schemata),
-    "tables": System(
+    "schemata": SystemRelation(columns("catalog_name schema_name schema_owner"), _schemata_rows),
+    "tables": SystemRelation(
         columns("table_catalog table_schema table_name table_type is_insertable_into is_typed commit_action"),
-        _tables,
+        _tables_rows,
     ),
-    "views": System(
+    "views": SystemRelation(
         columns(
             "table_catalog table_schema table_name view_definition check_option is_updatable "
             "is_insertable_into is_trigger_updatable is_trigger_deletable is_trigger_insertable_into"
         ),
-        _views,
+        _views_rows,
     ),
-    "table_constraints": System(
+    "table_constraints": SystemRelation(
         columns(
             "constraint_catalog constraint_schema constraint_name table_catalog table_schema table_name "
             "constraint_type is_deferrable initially_deferred enforced nulls_distinct"
         ),
-        _table_constraints,
+        _table_constraints_rows,
     ),
-    "referential_constraints": System(
+    "referential_constraints": SystemRelation(
         columns(
             "constraint_catalog constraint_schema constraint_name unique_constraint_catalog "
             "unique_constraint_schema unique_constraint_name match_option update_rule delete_rule"
         ),
-        _referential,
+        _referential_constraints_rows,
     ),
-    "sequences": System(
+    "sequences": SystemRelation(
         columns(
             "sequence_catalog sequence_schema sequence_name data_type numeric_precision:i "
             "numeric_precision_radix:i numeric_scale:i start_value minimum_value maximum_value increment "
             "cycle_option"
         ),
-        _sequences,
+        _sequences_rows,
     ),
 }
 
 
-Granted = tuple[str, str, str, bool]
-"""Grantor, grantee, privilege, and whether it may be passed on."""
+PrivilegeRow = tuple[str, str, str, bool]
+"""Grantor, grantee, privilege, and whether it has grant option."""
 
 
-def number_of_owner(catalog: Catalog, key: Key) -> int:
-    """The number of who owns something."""
-    return role_number(catalog.rights.owner(key))
+def owner_oid(catalog: Catalog, key: Key) -> int:
+    """Return the OID of an object's owner."""
+    return role_oid(catalog.privileges.owner(key))
 
 
-def listed(catalog: Catalog, key: Key) -> str | None:
-    """Who may do what, as an array of Postgres' items; None where nothing was granted."""
-    items = catalog.rights.lists.get(key)
-    return None if items is None else array_of(items)
+def acl_text(catalog: Catalog, key: Key) -> str | None:
+    """Return the ACL of an object as an array of ``aclitem``; None if nothing was granted."""
+    items = catalog.privileges.acls.get(key)
+    return None if items is None else acl_array(items)
 
 
-def array_of(items: Items) -> str:
-    """A list as the text of an array."""
+def acl_array(items: Items) -> str:
+    """Return ACL items as the text of an array."""
     return "{" + ",".join(f'"{one}"' if '"' in str(one) else str(one) for one in items) + "}"
 
 
-def _attributes(role: Role) -> Row:
-    """What pg_roles and pg_authid have of a role, but for its number and its password."""
+def _role_columns(role: Role) -> Row:
+    """Return the columns that pg_roles and pg_authid share, from name to expiry."""
     flags = (role.superuser, role.inherits, role.creates_roles, role.creates_databases)
     more = (role.logs_in, role.replicates, role.bypasses)
-    return (role.name, *map(int, (*flags, *more)), role.connections, _until(role))
+    return (role.name, *map(int, (*flags, *more)), role.connections, _valid_until(role))
 
 
-def _until(role: Role) -> Value:
-    """The moment until which a role's password holds, as a word."""
+def _valid_until(role: Role) -> Value:
+    """Return the time at which a role's password expires, as a word."""
     if not role.until:
         return None
     try:
@@ -361,197 +366,217 @@ def _until(role: Role) -> Value:
     return moment
 
 
-def roles(catalog: Catalog) -> Iterator[Row]:
-    """Rows of pg_roles."""
-    for role in catalog.rights.every():
-        yield role_number(role.name), *_attributes(role), "********", _settings(role)
+def pg_roles_rows(catalog: Catalog) -> Iterator[Row]:
+    """Yield the rows of ``pg_roles``."""
+    for role in catalog.privileges.all_roles():
+        yield role_oid(role.name), *_role_columns(role), "********", _role_config(role)
 
 
-def _authid(catalog: Catalog) -> Iterator[Row]:
-    for role in catalog.rights.every():
+def _pg_authid_rows(catalog: Catalog) -> Iterator[Row]:
+    for role in catalog.privileges.all_roles():
         secret: Value = role.password or None
-        yield role_number(role.name), *_attributes(role), None if catalog.is_limited else secret
+        yield role_oid(role.name), *_role_columns(role), None if catalog.checks_privileges else secret
 
 
-def _settings(role: Role) -> str | None:
+def _role_config(role: Role) -> str | None:
     texts = [f"{name}={value}" for name, value in role.settings]
     return "{" + ",".join(f'"{one}"' for one in texts) + "}" if texts else None
 
 
-def _role_settings(catalog: Catalog) -> Iterator[Row]:
-    for role in catalog.rights.every():
+def _pg_db_role_setting_rows(catalog: Catalog) -> Iterator[Row]:
+    for role in catalog.privileges.all_roles():
         if role.settings:
-            yield 0, role_number(role.name), _settings(role)
+            yield 0, role_oid(role.name), _role_config(role)
 
 
-def _members(catalog: Catalog) -> Iterator[Row]:
+def _pg_auth_members_rows(catalog: Catalog) -> Iterator[Row]:
     number = 16_000
-    for role in catalog.rights.every():
+    for role in catalog.privileges.all_roles():
         for one in role.member_of:
             number += 1
             flags = (int(one.admin), int(one.inherits), int(one.sets))
-            yield number, role_number(one.role), role_number(role.name), role_number(one.grantor), *flags
+            yield number, role_oid(one.role), role_oid(role.name), role_oid(one.grantor), *flags
 
 
-def _users(catalog: Catalog) -> Iterator[Row]:
-    for role in catalog.rights.every():
+def _pg_user_rows(catalog: Catalog) -> Iterator[Row]:
+    for role in catalog.privileges.all_roles():
         if role.logs_in:
             flags = (role.creates_databases, role.superuser, role.replicates, role.bypasses)
-            yield role.name, role_number(role.name), *map(int, flags), "********", _until(role)
+            yield role.name, role_oid(role.name), *map(int, flags), "********", _valid_until(role)
 
 
-def _groups(catalog: Catalog) -> Iterator[Row]:
-    every = list(catalog.rights.every())
+def _pg_group_rows(catalog: Catalog) -> Iterator[Row]:
+    every = list(catalog.privileges.all_roles())
     for role in every:
         if not role.logs_in:
             members = (one.name for one in every if any(each.role == role.name for each in one.member_of))
             yield (
                 role.name,
-                role_number(role.name),
-                "{" + ",".join(str(role_number(one)) for one in members) + "}",
+                role_oid(role.name),
+                "{" + ",".join(str(role_oid(one)) for one in members) + "}",
             )
 
 
-def _defaults(catalog: Catalog) -> Iterator[Row]:
+def _pg_default_acl_rows(catalog: Catalog) -> Iterator[Row]:
     kinds = {"TABLES": "r", "SEQUENCES": "S", "FUNCTIONS": "f", "TYPES": "T", "SCHEMAS": "n"}
-    for place, ((owner, schema, kind), items) in enumerate(catalog.rights.defaults.items()):
-        where = schema_number(schema) if schema else 0
-        yield 17_000 + place, role_number(owner), where, kinds[kind], array_of(items)
+    for place, ((owner, schema, kind), items) in enumerate(catalog.privileges.default_acls.items()):
+        where = schema_oid(schema) if schema else 0
+        yield 17_000 + place, role_oid(owner), where, kinds[kind], acl_array(items)
 
 
-def expanded_privileges(catalog: Catalog, key: Key, *, letters: str = "") -> Iterator[Granted]:
-    """Each privilege of something for itself; of those only that who asks has given or got."""
-    rights, user = catalog.rights, catalog.asker.user
-    own = rights.acts_as(user)
-    for one in rights.items(key):
+def expand_privileges(catalog: Catalog, key: Key, *, letters: str = "") -> Iterator[PrivilegeRow]:
+    """Yield each privilege on an object that a role of the current user or PUBLIC granted or holds.
+
+    A superuser sees all privileges.
+    """
+    rights, user = catalog.privileges, catalog.asker.user
+    own = rights.effective_roles(user)
+    for one in rights.acl(key):
         if not rights.is_superuser(user) and not {one.grantor, one.grantee} & {*own, PUBLIC}:
             continue
         for letter in one.letters:
             if not letters or letter in letters:
                 passing = letter in one.options or one.grantee == rights.owner(key)
-                yield one.grantor, one.grantee or "PUBLIC", WORDS[letter], passing
+                yield one.grantor, one.grantee or "PUBLIC", PRIVILEGE_NAMES[letter], passing
 
 
-def _standard(catalog: Catalog) -> Iterator[tuple[str, str, Entry]]:
-    """Tables and views; the standard has no materialized views."""
-    for schema, name, entry in entries(catalog):
+def _standard_relations(catalog: Catalog) -> Iterator[tuple[str, str, Entry]]:
+    """Yield tables and plain views: the SQL standard has no materialized views."""
+    for schema, name, entry in listed_entries(catalog):
         if not isinstance(entry, ViewEntry) or not entry.materialized:
             yield schema, name, entry
 
 
-def _table_privileges(catalog: Catalog) -> Iterator[Row]:
-    for schema, name, entry in _standard(catalog):
-        for grantor, grantee, word, passing in expanded_privileges(catalog, ("RELATION", entry.name.lower())):
-            hierarchy = yes(word == "SELECT")
-            yield grantor, grantee, DATABASE, schema, name, word, yes(passing), hierarchy
+def _table_privileges_rows(catalog: Catalog) -> Iterator[Row]:
+    for schema, name, entry in _standard_relations(catalog):
+        for grantor, grantee, word, passing in expand_privileges(catalog, ("RELATION", entry.name.lower())):
+            hierarchy = yes_or_no(word == "SELECT")
+            yield grantor, grantee, DATABASE, schema, name, word, yes_or_no(passing), hierarchy
 
 
-def _column_privileges(catalog: Catalog) -> Iterator[Row]:
-    for schema, name, entry in _standard(catalog):
-        whole = list(expanded_privileges(catalog, ("RELATION", entry.name.lower()), letters=ALL["COLUMN"]))
+def _column_privileges_rows(catalog: Catalog) -> Iterator[Row]:
+    for schema, name, entry in _standard_relations(catalog):
+        whole = list(
+            expand_privileges(
+                catalog, ("RELATION", entry.name.lower()), letters=ALL_LETTERS["COLUMN_PRIVILEGE_COLUMNS"]
+            )
+        )
         for column in entry.schema.names:
-            own = list(expanded_privileges(catalog, ("COLUMN", entry.name.lower(), column.lower())))
+            own = list(expand_privileges(catalog, ("COLUMN", entry.name.lower(), column.lower())))
             for grantor, grantee, word, passing in dict.fromkeys([*whole, *own]):
-                yield grantor, grantee, DATABASE, schema, name, column, word, yes(passing)
+                yield grantor, grantee, DATABASE, schema, name, column, word, yes_or_no(passing)
 
 
-def _usage_privileges(catalog: Catalog) -> Iterator[Row]:
+def _usage_privileges_rows(catalog: Catalog) -> Iterator[Row]:
     for key, domain in catalog.types.items():
         if isinstance(domain, Domain):
-            schema, name = split(catalog, domain.name)
-            for grantor, grantee, word, passing in expanded_privileges(catalog, ("TYPE", key), letters="U"):
-                yield grantor, grantee, DATABASE, schema, name, "DOMAIN", word, yes(passing)
+            schema, name = split_name(catalog, domain.name)
+            for grantor, grantee, word, passing in expand_privileges(catalog, ("TYPE", key), letters="U"):
+                yield grantor, grantee, DATABASE, schema, name, "DOMAIN", word, yes_or_no(passing)
     for one in catalog.sequences.values():
-        if ("SEQUENCE", one.name.lower()) not in catalog.rights.lists:
-            continue  # Postgres takes them for tables, whose owners have no USAGE
-        schema, name = split(catalog, one.name)
-        for grantor, grantee, word, passing in expanded_privileges(
+        if ("SEQUENCE", one.name.lower()) not in catalog.privileges.acls:
+            continue  # Postgres treats them as tables, whose owners have no USAGE
+        schema, name = split_name(catalog, one.name)
+        for grantor, grantee, word, passing in expand_privileges(
             catalog, ("SEQUENCE", one.name.lower()), letters="U"
         ):
-            yield grantor, grantee, DATABASE, schema, name, "SEQUENCE", word, yes(passing)
+            yield grantor, grantee, DATABASE, schema, name, "SEQUENCE", word, yes_or_no(passing)
 
 
-def _applicable(catalog: Catalog) -> Iterator[Row]:
-    own = catalog.rights.acts_as(catalog.asker.user, by="any")
-    for role in catalog.rights.every():
+def _applicable_roles_rows(catalog: Catalog) -> Iterator[Row]:
+    own = catalog.privileges.effective_roles(catalog.asker.user, by="any")
+    for role in catalog.privileges.all_roles():
         if role.name in own:
             for one in role.member_of:
-                yield role.name, one.role, yes(one.admin)
+                yield role.name, one.role, yes_or_no(one.admin)
 
 
-def _administrable(catalog: Catalog) -> Iterator[Row]:
-    yield from (row for row in _applicable(catalog) if row[2] == "YES")
+def _administrable_roles_rows(catalog: Catalog) -> Iterator[Row]:
+    yield from (row for row in _applicable_roles_rows(catalog) if row[2] == "YES")
 
 
-def _enabled(catalog: Catalog) -> Iterator[Row]:
-    every = [role.name for role in catalog.rights.every()]
-    own = catalog.rights.acts_as(catalog.asker.user, by="any")
+def _enabled_roles_rows(catalog: Catalog) -> Iterator[Row]:
+    every = [role.name for role in catalog.privileges.all_roles()]
+    own = catalog.privileges.effective_roles(catalog.asker.user, by="any")
     for name in every:
-        if catalog.rights.is_superuser(catalog.asker.user) or name in own:
+        if catalog.privileges.is_superuser(catalog.asker.user) or name in own:
             yield (name,)
 
 
-def visible(catalog: Catalog, key: Key) -> bool:
-    """Whether ``information_schema`` shows it to who asks: their own, and what they may do anything with."""
-    if not catalog.is_limited:
+def is_accessible(catalog: Catalog, key: Key) -> bool:
+    """Return whether ``information_schema`` shows an object: the user owns it or has a privilege on it."""
+    if not catalog.checks_privileges:
         return True
-    rights, user = catalog.rights, catalog.asker.user
-    if rights.owns(user, key) or rights.given(user, key):
+    rights, user = catalog.privileges, catalog.asker.user
+    if rights.owns(user, key) or rights.granted_letters(user, key):
         return True
-    return any(one[0] == "COLUMN" and one[1] == key[1] and rights.given(user, one) for one in rights.lists)
+    return any(
+        one[0] == "COLUMN" and one[1] == key[1] and rights.granted_letters(user, one) for one in rights.acls
+    )
 
 
-def only_own_privileges(rows: Callable[[Catalog], Iterator[Row]]) -> Callable[[Catalog], Iterator[Row]]:
-    """Of privileges those that a role has given or got whose privileges who asks has."""
+def for_enabled_roles(rows: Callable[[Catalog], Iterator[Row]]) -> Callable[[Catalog], Iterator[Row]]:
+    """Restrict rows of privileges to those whose grantor or grantee is an enabled role."""
 
     def own(catalog: Catalog) -> Iterator[Row]:
-        enabled = {name for (name,) in _enabled(catalog)}
+        enabled = {name for (name,) in _enabled_roles_rows(catalog)}
         yield from (row for row in rows(catalog) if enabled & set(row[:2]))
 
     return own
 
 
-ROLE: Final = (
+ROLE_COLUMNS: Final = (
     "rolname rolsuper:b rolinherit:b rolcreaterole:b rolcreatedb:b rolcanlogin:b rolreplication:b "
     "rolbypassrls:b rolconnlimit:i rolvaliduntil"
 )
-TABLE: Final = (
+TABLE_PRIVILEGE_COLUMNS: Final = (
     "grantor grantee table_catalog table_schema table_name privilege_type is_grantable with_hierarchy"
 )
-COLUMN: Final = (
+COLUMN_PRIVILEGE_COLUMNS: Final = (
     "grantor grantee table_catalog table_schema table_name column_name privilege_type is_grantable"
 )
-USAGE: Final = (
+USAGE_PRIVILEGE_COLUMNS: Final = (
     "grantor grantee object_catalog object_schema object_name object_type privilege_type is_grantable"
 )
-POSTGRES: Final = {
-    "pg_roles": System(columns(f"oid:o {ROLE} rolpassword rolconfig"), roles),
-    "pg_authid": System(columns(f"oid:o {ROLE} rolpassword"), _authid),
-    "pg_auth_members": System(
-        columns("oid:o roleid:o member:o grantor:o admin_option:b inherit_option:b set_option:b"), _members
+ROLE_RELATIONS: Final = {
+    "pg_roles": SystemRelation(columns(f"oid:o {ROLE_COLUMNS} rolpassword rolconfig"), pg_roles_rows),
+    "pg_authid": SystemRelation(columns(f"oid:o {ROLE_COLUMNS} rolpassword"), _pg_authid_rows),
+    "pg_auth_members": SystemRelation(
+        columns("oid:o roleid:o member:o grantor:o admin_option:b inherit_option:b set_option:b"),
+        _pg_auth_members_rows,
     ),
-    "pg_user": System(
+    "pg_user": SystemRelation(
         columns("usename usesysid:o usecreatedb:b usesuper:b userepl:b usebypassrls:b passwd valuntil"),
-        _users,
+        _pg_user_rows,
     ),
-    "pg_shadow": System(
+    "pg_shadow": SystemRelation(
         columns("usename usesysid:o usecreatedb:b usesuper:b userepl:b usebypassrls:b passwd valuntil"),
-        _users,
+        _pg_user_rows,
     ),
-    "pg_group": System(columns("groname grosysid:o grolist"), _groups),
-    "pg_default_acl": System(
-        columns("oid:o defaclrole:o defaclnamespace:o defaclobjtype defaclacl"), _defaults
+    "pg_group": SystemRelation(columns("groname grosysid:o grolist"), _pg_group_rows),
+    "pg_default_acl": SystemRelation(
+        columns("oid:o defaclrole:o defaclnamespace:o defaclobjtype defaclacl"), _pg_default_acl_rows
     ),
-    "pg_db_role_setting": System(columns("setdatabase:o setrole:o setconfig"), _role_settings),
+    "pg_db_role_setting": SystemRelation(
+        columns("setdatabase:o setrole:o setconfig"), _pg_db_role_setting_rows
+    ),
 }
 PRIVILEGE_RELATIONS: Final = {
-    "table_privileges": System(columns(TABLE), _table_privileges),
-    "role_table_grants": System(columns(TABLE), only_own_privileges(_table_privileges)),
-    "column_privileges": System(columns(COLUMN), _column_privileges),
-    "role_column_grants": System(columns(COLUMN), only_own_privileges(_column_privileges)),
-    "usage_privileges": System(columns(USAGE), _usage_privileges),
-    "role_usage_grants": System(columns(USAGE), only_own_privileges(_usage_privileges)),
-    "applicable_roles": System(columns("grantee role_name is_grantable"), _applicable),
-    "administrable_role_authorizations": System(columns("grantee role_name is_grantable"), _administrable),
-    "enabled_roles": System(columns("role_name"), _enabled),
+    "table_privileges": SystemRelation(columns(TABLE_PRIVILEGE_COLUMNS), _table_privileges_rows),
+    "role_table_grants": SystemRelation(
+        columns(TABLE_PRIVILEGE_COLUMNS), for_enabled_roles(_table_privileges_rows)
+    ),
+    "column_privileges": SystemRelation(columns(COLUMN_PRIVILEGE_COLUMNS), _column_privileges_rows),
+    "role_column_grants": SystemRelation(
+        columns(COLUMN_PRIVILEGE_COLUMNS), for_enabled_roles(_column_privileges_rows)
+    ),
+    "usage_privileges": SystemRelation(columns(USAGE_PRIVILEGE_COLUMNS), _usage_privileges_rows),
+    "role_usage_grants": SystemRelation(
+        columns(USAGE_PRIVILEGE_COLUMNS), for_enabled_roles(_usage_privileges_rows)
+    ),
+    "applicable_roles": SystemRelation(columns("grantee role_name is_grantable"), _applicable_roles_rows),
+    "administrable_role_authorizations": SystemRelation(
+        columns("grantee role_name is_grantable"), _administrable_roles_rows
+    ),
+    "enabled_roles": SystemRelation(columns("role_name"), _enabled_roles_rows),
 }

@@ -1,9 +1,9 @@
-"""Tweets come in; components of mentions are kept, and the top hashtag of each; anybody asks for theirs.
+"""Tweets arrive; components of mentions and the top hashtag of each are maintained and queried.
 
     python datalog_examples/mentions/run.py [--tweets 200000] [--rate 10000]
 
-Once by SQL and Datalog over one database, once by the Collection API; with the latencies of questions while
-tweets come in, each measured from when it was to be asked.
+Runs once with SQL and Datalog over one database, and once with the Collection API. Prints the
+latencies of queries while tweets arrive, each measured from the time at which it was due.
 """
 
 import argparse
@@ -16,9 +16,9 @@ from itertools import count, islice
 import kpg
 
 TURN = 2
-"""Milliseconds of tweets that are taken together at least."""
+"""Minimum number of milliseconds of tweets per batch."""
 MOST = 500
-"""Tweets that are taken together at most."""
+"""Maximum number of tweets per batch."""
 PROGRAM = """
 .decl component(person: number, root: number)
 component(x, min(x)) :- mention(x, _).
@@ -35,7 +35,7 @@ Mention, Tagged = tuple[int, int], tuple[int, int, str]
 
 
 def tweets() -> Iterator[tuple[Mention, Tagged]]:
-    """Tweets that mention and have a tag; people mention whom they know, seldom somebody else."""
+    """Yield tweets with a mention and a tag. People mostly mention people of their own group."""
     chance = random.Random(4)
     for number in count():
         author = int(20_000 * chance.random() ** 2)
@@ -45,7 +45,7 @@ def tweets() -> Iterator[tuple[Mention, Tagged]]:
 
 
 def by_sql() -> tuple[Callable[[list[Mention], list[Tagged]], object], Callable[[int], object]]:
-    """What takes a batch, and what asks for a user's top hashtag."""
+    """Return the function that takes a batch, and the one that queries a user's top hashtag."""
     db = kpg.connect()
     db.sql(
         "CREATE TABLE mention (a BIGINT, b BIGINT); CREATE TABLE tagged (id BIGINT, author BIGINT, tag TEXT)"
@@ -67,7 +67,7 @@ def by_sql() -> tuple[Callable[[list[Mention], list[Tagged]], object], Callable[
 
 
 def by_collections() -> tuple[Callable[[list[Mention], list[Tagged]], object], Callable[[int], object]]:
-    """The same as collections."""
+    """Return the same functions for the Collection API."""
     db = kpg.connect()
     flow = db.dataflow("mentions")
     mention, tagged = flow.input("mention", a=int, b=int), flow.input("tagged", id=int, author=int, tag=str)
@@ -96,11 +96,11 @@ def by_collections() -> tuple[Callable[[list[Mention], list[Tagged]], object], C
 
 
 def measured(name: str, make: Callable, total: int, rate: int) -> None:
-    """Let tweets come at a rate, with a question at each of many turns; how late its answer is.
+    """Feed tweets at a rate, with one query per batch, and print the latencies of the queries.
 
-    A turn takes all tweets that have come since the last one, so that turns get larger when they get late.
-    What was before the first one is not measured: large turns and some of the size that is to come, whose
-    code is loaded with the first of them. A question is due when the first tweet of its turn has come.
+    A batch has all tweets that arrived since the last one, so late batches are larger. Warm-up batches
+    are not measured: large ones, and some of the expected size, whose code is loaded with the first of
+    them. A query is due when the first tweet of its batch arrives.
     """
     take, ask = make()
     stream = tweets()
@@ -110,7 +110,7 @@ def measured(name: str, make: Callable, total: int, rate: int) -> None:
         ask(given[0][0][0])
     coming = list(islice(stream, total))
     gc.collect()
-    gc.freeze()  # as kpg serve: modules, and tweets to come, are not searched for garbage again and again
+    gc.freeze()  # as kpg serve does: the collector does not visit modules and future tweets again
     chance = random.Random(9)
     late, found, first, turns = [], 0, 0, 0
     begun, worked = time.perf_counter(), time.process_time()

@@ -1,4 +1,4 @@
-"""The example from Python: tables by SQL, rules over them, a query over the rules, a change of a table."""
+"""The example in Python: tables in SQL, rules over them, a query over the rules, and a change."""
 
 from pathlib import Path
 
@@ -8,13 +8,13 @@ FOLDER = Path(__file__).parent
 
 
 def main() -> None:
-    """Print who has whom below them, before and after a move."""
+    """Print everyone's subordinates before and after a move."""
     report = (FOLDER / "report.sql").read_text()
     with kpg.connect() as db:
         db.sql((FOLDER / "schema.sql").read_text())
         db.datalog((FOLDER / "program.dl").read_text())
         print(db.query(report))
-        # Lars gets another manager, and whoever is below Lars comes with him.
+        # Lars gets another manager, and Lars' subordinates move with him.
         db.sql("UPDATE employees SET manager = 3 WHERE id = 4")
         print(db.query(report))
 

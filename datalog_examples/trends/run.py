@@ -1,9 +1,9 @@
-"""What is talked about among those whom one follows: an ego view, and a live picture while posts come in.
+"""Trends among the people that one follows: an ego view, and a live picture while posts arrive.
 
     python datalog_examples/trends/run.py [--seconds 20] [--page trends.html]
 
-In the terminal some people with their three trends; in the page, which a browser shows anew each second,
-everybody, coloured by what is talked about most among those whom they follow.
+The terminal shows some people with their three trends. The page, which a browser reloads each
+second, shows everybody, coloured by the top trend among the people that they follow.
 """
 
 import argparse
@@ -21,13 +21,13 @@ WORDS = ["tea", "jam", "rain", "train", "market", "film", "music", "match", "sto
 HUES = ["4e79a7", "f28e2b", "59a14f", "e15759", "76b7b2", "edc948", "b07aa1", "ff9da7", "9c755f", "bab0ac"]
 PEOPLE = 2_000
 CIRCLE = 50
-"""So many people know each other."""
+"""Number of people in a circle. People follow others of their circle."""
 CELL, ACROSS = 9, 8
 """The size of a person in the picture, and how many circles stand side by side."""
 
 
 def database(chance: random.Random) -> "tuple[kpg.Database, kpg.View]":
-    """Who follows whom, no posts yet, and the trends of each person."""
+    """Create a database of followers without posts, and the view of each person's trends."""
     db = kpg.connect()
     db.sql("CREATE TABLE follows (who BIGINT, whom BIGINT, PRIMARY KEY (who, whom))")
     db.sql("CREATE TABLE posts (id BIGINT, author BIGINT, word TEXT)")
@@ -39,7 +39,7 @@ def database(chance: random.Random) -> "tuple[kpg.Database, kpg.View]":
 
 
 def posts(chance: random.Random, first: int, count: int = 500) -> list[tuple[int, int, str]]:
-    """Posts: what a circle talks about changes as time goes by."""
+    """Return posts. The topics of a circle change over time."""
     made = []
     for number in range(first, first + count):
         author, now = chance.randrange(PEOPLE), number // 20_000
@@ -49,7 +49,7 @@ def posts(chance: random.Random, first: int, count: int = 500) -> list[tuple[int
 
 
 def table(trends: "kpg.View", number: int) -> Table:
-    """Some people, and the three words that those whom they follow wrote most often lately."""
+    """Return a table of some people, each with the three most frequent recent words of those they follow."""
     shown = Table(title=f"{number:,} posts; trends among whom one follows")
     shown.add_column("person")
     shown.add_column("trends")
@@ -60,7 +60,7 @@ def table(trends: "kpg.View", number: int) -> Table:
 
 
 def picture(trends: "kpg.View", number: int) -> str:
-    """Everybody as a square in their circle, coloured by their first trend, as SVG."""
+    """Return an SVG of all people as squares in their circles, coloured by their first trend."""
     cells, seen = [], Counter[str]()
     for person, words in enumerate(trends.read_many(range(PEOPLE))):
         if not words:
@@ -88,7 +88,7 @@ def picture(trends: "kpg.View", number: int) -> str:
 
 
 def write(path: Path, drawn: str) -> None:
-    """Have the page show a picture: whoever reads it meanwhile has the old one."""
+    """Replace the page atomically, so that readers see the old or the new picture."""
     fresh = path.with_name(path.name + ".new")
     fresh.write_text(
         f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="1">{drawn}\n', "utf-8"

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.api.result import Row
-from kpg.api.view import Maintained
+from kpg.api.view import MaintainedView
 from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.execute.changes.source_positions import TABLE as POSITIONS
-from kpg.execute.changes.source_positions import table_of
+from kpg.execute.changes.source_positions import positions_table
 from kpg.execute.queries.result_rows import Reader
-from kpg.execute.statements import provide_statements
-from kpg.runtime.convert.python_values import show
+from kpg.execute.statements import install_execution
+from kpg.runtime.convert.python_values import show_word
 from kpg.runtime.errors import IntegrityError, InterfaceError, NotSupportedError, ProgrammingError
 from kpg.runtime.plan import Import, Plan
 from kpg.runtime.plan.user import Input
@@ -27,37 +27,42 @@ from kpg.runtime.trace.updates import Updates
 from kpg.session.base_table import Table
 from kpg.session.engine import Engine
 from kpg.session.subscriptions import Feed
-from kpg.session.time_travel import Past, Retention
+from kpg.session.time_travel import History, Retention
 
 Words = NDArray[np.int64]
-ALL = Retention(1 << 60, None)
+FULL_HISTORY = Retention(1 << 60, None)
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """What a branch has changed in a table: rowids of rows that are gone, and the rows that came."""
+class TableDiff:
+    """The changes of a table in a branch: rowids of deleted trunk rows, and the inserted rows."""
 
     name: str
-    gone: Words
-    came: Words
+    deleted: Words
+    inserted: Words
 
 
 class Fork:
-    """Where a branch began: the definitions and the epoch of its trunk, and the branch's own engine."""
+    """The origin of a branch, its trunk's definitions and epoch, and the branch's own engine."""
 
     def __init__(self, trunk: Engine) -> None:
-        """InterfaceError within a transaction; NotSupportedError if there is what has no branches."""
-        if not trunk.transactions.idle or trunk.executor.has_pending:
+        """Fork an engine.
+
+        Raises:
+            InterfaceError: Within a transaction.
+            NotSupportedError: If an object cannot be part of a branch.
+        """
+        if not trunk.transactions.is_idle or trunk.executor.has_pending:
             raise InterfaceError("a branch begins outside of transactions", hint="commit first")
-        self.engine = forked(trunk)
-        self._began = self.engine.catalog.copy()
-        self._epoch = trunk.executor.epoch
+        self.engine = fork_engine(trunk)
+        self._origin_catalog = self.engine.catalog.copy()
+        self._origin_epoch = trunk.executor.epoch
 
     def diff(self, trunk: Engine, name: str) -> list[tuple[Row, int]]:
-        """In what a relation differs from the trunk's: rows, and how often more they occur."""
+        """Return the rows in which a relation differs from the trunk's, with multiplicity differences."""
         for engine in (self.engine, trunk):
-            if not engine.transactions.idle:
-                raise InterfaceError("a branch is compared outside of transactions", hint="commit first")
+            if not engine.transactions.is_idle:
+                raise InterfaceError("a branch cannot be compared within a transaction", hint="commit first")
         reader, (data, counts) = _contents(self.engine, name)
         other, (before, counted) = _contents(trunk, name)
         if reader.types != other.types:
@@ -65,36 +70,36 @@ class Fork:
         parts = [Updates.of(data, (0,), counts), Updates.of(before, (0,), -counted)]
         return [(row, diff) for row, _, diff in reader.changes(parts)]
 
-    def changed(self) -> dict[str, tuple[int, int]]:
-        """How many rows of each table have come and gone since the branch began, if any have."""
-        return _counts(changes(self.engine, self._epoch))
+    def change_counts(self) -> dict[str, tuple[int, int]]:
+        """Return the numbers of inserted and deleted rows of each changed table since the fork."""
+        return _counts(table_diffs(self.engine, self._origin_epoch))
 
     def merge(self, trunk: Engine) -> dict[str, tuple[int, int]]:
-        """Change the trunk's tables as the branch's have, in one commit: how many rows came and went."""
+        """Apply the branch's changes to the trunk in one commit; return inserted and deleted rows per table."""
         mine, theirs = self.engine, trunk
-        if not mine.transactions.idle or not theirs.transactions.idle:
-            raise InterfaceError("a branch is merged outside of transactions", hint="commit first")
-        _check_definitions(self._began, mine.catalog)
-        found = changes(mine, self._epoch)
-        targets = [(one, _target(mine, theirs, one.name)) for one in found]
+        if not mine.transactions.is_idle or not theirs.transactions.is_idle:
+            raise InterfaceError("a branch cannot be merged within a transaction", hint="commit first")
+        _check_definitions(self._origin_catalog, mine.catalog)
+        found = table_diffs(mine, self._origin_epoch)
+        targets = [(one, _trunk_table(mine, theirs, one.name)) for one in found]
         with theirs.transactions.statement(changes=True):
-            merged = [(one, table, Replaced.of(one, table, mine, theirs)) for one, table in targets]
+            merged = [(one, table, MergePlan.make(one, table, mine, theirs)) for one, table in targets]
             for _, table, rows in merged:
-                table.delete(rows.gone)
+                table.delete(rows.deleted)
             for _, table, rows in merged:
-                if rows.updated.shape[0]:
-                    table.update(rows.updated, rows.updates)
-                table.insert(rows.came)
+                if rows.updated_rowids.shape[0]:
+                    table.update(rows.updated_rowids, rows.updated_rows)
+                table.insert(rows.inserted)
         _advance_sequences(mine, theirs)
         return _counts(found)
 
 
-def _counts(found: list[Changed]) -> dict[str, tuple[int, int]]:
-    return {one.name: (one.came.shape[1], one.gone.shape[0]) for one in found}
+def _counts(diffs: list[TableDiff]) -> dict[str, tuple[int, int]]:
+    return {diff.name: (diff.inserted.shape[1], diff.deleted.shape[0]) for diff in diffs}
 
 
-def _check_definitions(began: Catalog, catalog: Catalog) -> None:
-    before = {entry.name: entry for entry in began}
+def _check_definitions(origin: Catalog, catalog: Catalog) -> None:
+    before = {entry.name: entry for entry in origin}
     now = {entry.name: entry for entry in catalog}
     for name in before.keys() | now.keys():
         if before.get(name) is not now.get(name) and name != POSITIONS:
@@ -105,39 +110,41 @@ def _check_definitions(began: Catalog, catalog: Catalog) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
-    """What to change in the trunk's table: rows that go, rows in the place of others, and rows that come."""
+class MergePlan:
+    """The changes of a trunk table: rowids to delete, rowids with new rows, and rows to insert."""
 
-    gone: Words
-    updated: Words
-    updates: Words
-    came: Words
+    deleted: Words
+    updated_rowids: Words
+    updated_rows: Words
+    inserted: Words
 
     @classmethod
-    def of(cls, one: Changed, table: Table, mine: Engine, theirs: Engine) -> "Replaced":
-        """IntegrityError if the trunk has changed one of the rows too."""
-        live = np.isin(one.gone, theirs.executor.live(table.name, one.gone))
+    def make(cls, diff: TableDiff, table: Table, mine: Engine, theirs: Engine) -> "MergePlan":
+        """Plan the merge of a table; IntegrityError if the trunk has changed one of the rows, too."""
+        live = np.isin(diff.deleted, theirs.executor.filter_live(table.name, diff.deleted))
         if not live.all():
-            row = mine.executor.fetch(one.name, one.gone[~live][:1])
-            raise _conflict(f"row {_shown(table, row)} of table {table.name} was changed in the trunk too")
+            row = mine.executor.fetch(diff.name, diff.deleted[~live][:1])
+            raise _conflict(
+                f"row {_format_row(table, row)} of table {table.name} was changed in the trunk too"
+            )
         nothing = np.empty(0, np.int64)
         if not table.schema.primary_key:
-            return cls(one.gone, nothing, one.came[:, :0], one.came)
-        keys = np.ascontiguousarray(one.came[list(table.schema.primary_key)])
-        there = table.find(keys)
-        ours = np.isin(there, one.gone)
-        if (taken := (there >= 0) & ~ours).any():
-            row = np.ascontiguousarray(one.came[:, taken][:, :1])
+            return cls(diff.deleted, nothing, diff.inserted[:, :0], diff.inserted)
+        keys = np.ascontiguousarray(diff.inserted[list(table.schema.primary_key)])
+        rowids = table.find(keys)
+        ours = np.isin(rowids, diff.deleted)
+        if (taken := (rowids >= 0) & ~ours).any():
+            row = np.ascontiguousarray(diff.inserted[:, taken][:, :1])
             raise _conflict(
-                f"a row with the key of {_shown(table, row)} came to table {table.name} in the trunk too"
+                f"a row with the key of {_format_row(table, row)} came to table {table.name} in the trunk too"
             )
-        updates = np.ascontiguousarray(one.came[:, ours])
-        came = np.ascontiguousarray(one.came[:, ~ours])
-        return cls(one.gone[~np.isin(one.gone, there)], there[ours], updates, came)
+        updates = np.ascontiguousarray(diff.inserted[:, ours])
+        came = np.ascontiguousarray(diff.inserted[:, ~ours])
+        return cls(diff.deleted[~np.isin(diff.deleted, rowids)], rowids[ours], updates, came)
 
 
-def forked(engine: Engine) -> Engine:
-    """An engine with all that another one has, that goes on by itself."""
+def fork_engine(engine: Engine) -> Engine:
+    """Return an independent engine with all contents of another one."""
     for name, maintained in engine.views.items():
         plan = _plan_of(engine, maintained)
         if any(isinstance(node, Input) for node in plan.nodes):
@@ -145,44 +152,47 @@ def forked(engine: Engine) -> Engine:
                 f'a branch with a view over inputs of a dataflow, such as "{name}", is not supported',
                 hint="drop the dataflow first",
             )
-    made = Engine(trunk=engine)
-    provide_statements(made)
-    made.tables.attached |= engine.tables.attached
-    made.views.followed |= engine.views.followed
-    made.views.reads.update(engine.views.reads)
-    made.settings.update(engine.settings)
-    made.prepared.update(engine.prepared)
-    made.functions_given.update(engine.functions_given)
-    made.clock.follow(engine.clock)
-    for entry in made.catalog:
+    branch = Engine(trunk=engine)
+    install_execution(branch)
+    branch.tables.attached_tables |= engine.tables.attached_tables
+    branch.views.stale_texts |= engine.views.stale_texts
+    branch.views.reads.update(engine.views.reads)
+    branch.settings.update(engine.settings)
+    branch.prepared_statements.update(engine.prepared_statements)
+    branch.function_records.update(engine.function_records)
+    branch.clock.copy_from(engine.clock)
+    for entry in branch.catalog:
         if isinstance(entry, TableEntry):
-            made.tables.register(entry.name, entry.schema)
-    made.past = Past(made, ALL)
-    if engine.past is not None:
-        made.past.follow(engine.past)
-    for maintained in _in_order(engine):
-        _install(made, engine, maintained)
+            branch.tables.register(entry.name, entry.schema)
+    branch.history = History(branch, FULL_HISTORY)
+    if engine.history is not None:
+        branch.history.copy_from(engine.history)
+    for maintained in _views_in_order(engine):
+        _install(branch, engine, maintained)
     for name in engine.tables.indexes:
-        made.tables.keep_index(name, engine.views.plans[f"index {name}"])
-    made.executor.complete()
+        branch.tables.install_index(name, engine.views.plans[f"index {name}"])
+    branch.executor.finish_fork()
     if engine.used_sequences is not None:
-        made.sequences.follow(engine.sequences)
-    if any(isinstance(one, TableEntry) and one.constraints.guarded for one in made.catalog):
-        made.tables.refresh_rules()
-    return made
+        branch.sequences.copy_from(engine.sequences)
+    if any(
+        isinstance(table_entry, TableEntry) and table_entry.constraints.has_row_checks
+        for table_entry in branch.catalog
+    ):
+        branch.tables.refresh_constraints()
+    return branch
 
 
-def _plan_of(engine: Engine, maintained: Maintained) -> Plan:
+def _plan_of(engine: Engine, maintained: MaintainedView) -> Plan:
     plan = engine.views.plans.get(maintained.name, maintained.plan)
     assert plan is not None
     return plan
 
 
-def _in_order(engine: Engine) -> Iterator[Maintained]:
-    """The maintained views, those first that others read."""
+def _views_in_order(engine: Engine) -> Iterator[MaintainedView]:
+    """Yield the maintained views, each after those that it reads."""
     done: set[str] = set()
 
-    def visit(maintained: Maintained) -> Iterator[Maintained]:
+    def visit(maintained: MaintainedView) -> Iterator[MaintainedView]:
         if maintained.name in done:
             return
         done.add(maintained.name)
@@ -195,32 +205,32 @@ def _in_order(engine: Engine) -> Iterator[Maintained]:
         yield from visit(maintained)
 
 
-def _install(made: Engine, engine: Engine, view: Maintained) -> None:
+def _install(branch: Engine, engine: Engine, view: MaintainedView) -> None:
     plan = _plan_of(engine, view)
-    installed = made.executor.install(view.name, plan)
-    assert made.past is not None
-    made.past.remember(installed)
-    reader = replace(view.reader, dictionary=made.executor.dictionary)
-    feed = Feed(made.monitor, made.executor, installed, reader, made.past)
-    maintained = Maintained(view.name, view.sql, installed, reader, feed, view.plan)
-    made.views.adopt(maintained, engine.views.plan_of(view.name))
+    installed = branch.executor.install(view.name, plan)
+    assert branch.history is not None
+    branch.history.keep_changes(installed)
+    reader = replace(view.reader, dictionary=branch.executor.dictionary)
+    feed = Feed(branch.monitor, branch.executor, installed, reader, branch.history)
+    maintained = MaintainedView(view.name, view.sql, installed, reader, feed, view.plan)
+    branch.views.adopt(maintained, engine.views.plan_of(view.name))
 
 
-def changes(engine: Engine, since: int) -> list[Changed]:
-    """What has changed in the tables of an engine after an epoch, without what was undone since."""
+def table_diffs(engine: Engine, since: int) -> list[TableDiff]:
+    """Return the net changes of an engine's tables after an epoch."""
     found = []
     for entry in engine.catalog:
-        if isinstance(entry, TableEntry) and entry.name not in engine.tables.attached:
-            gone, came = engine.executor.changed(entry.name, since)
+        if isinstance(entry, TableEntry) and entry.name not in engine.tables.attached_tables:
+            gone, came = engine.executor.changes_after(entry.name, since)
             if gone.shape[0] or came.shape[0]:
-                found.append(Changed(entry.name, gone, engine.executor.fetch(entry.name, came)))
+                found.append(TableDiff(entry.name, gone, engine.executor.fetch(entry.name, came)))
     return found
 
 
-def _target(mine: Engine, theirs: Engine, name: str) -> Table:
-    """The trunk's table that a branch's was; ProgrammingError if it is no more, or another."""
+def _trunk_table(mine: Engine, theirs: Engine, name: str) -> Table:
+    """Return the trunk's table for a table of the branch; ProgrammingError if it was dropped or replaced."""
     if name == POSITIONS:
-        return table_of(theirs)
+        return positions_table(theirs)
     number = mine.executor.table_number(name)
     for entry in theirs.catalog:
         if isinstance(entry, TableEntry) and theirs.executor.table_number(entry.name) == number:
@@ -232,19 +242,19 @@ def _target(mine: Engine, theirs: Engine, name: str) -> Table:
 
 
 def _contents(engine: Engine, name: str) -> tuple[Reader, tuple[Words, Words]]:
-    """All rows of a table or of a maintained view, and how to read them."""
+    """Return all rows of a table or maintained view, and their reader."""
     entry = engine.catalog.get(name)
     if not isinstance(entry, TableEntry):
         view = engine.view(name)
-        return view.reader, view.installed.rows()
+        return view.reader, view.installation.rows()
     words = engine.executor.scan(entry.name)
     reader = Reader(entry.schema.names, entry.schema.types, (), engine.executor.dictionary)
     return reader, (words, np.ones(words.shape[1], np.int64))
 
 
-def _shown(table: Table, row: Words) -> str:
+def _format_row(table: Table, row: Words) -> str:
     pairs = zip(row[:, 0].tolist(), table.schema.types, strict=True)
-    return f"({', '.join(show(word, type_, table.dictionary) for word, type_ in pairs)})"
+    return f"({', '.join(show_word(word, type_, table.dictionary) for word, type_ in pairs)})"
 
 
 def _conflict(message: str) -> IntegrityError:
@@ -252,6 +262,6 @@ def _conflict(message: str) -> IntegrityError:
 
 
 def _advance_sequences(mine: Engine, theirs: Engine) -> None:
-    """Have sequences of the trunk go on behind numbers that the branch has given."""
+    """Advance the trunk's sequences past the numbers that the branch has used."""
     if mine.used_sequences is not None:
-        theirs.sequences.pass_by(mine.sequences)
+        theirs.sequences.advance_past(mine.sequences)

@@ -9,21 +9,27 @@ from kpg.runtime.executor_factory import executors, processes
 from kpg.session.distribution import Workers
 
 
-def connected(
-    count: int, spark: Any, merge_effort: str, options: Mapping[str, object], how: Mapping[str, object]
+def connect_with_workers(
+    count: int,
+    spark: Any,
+    merge_effort: str,
+    options: Mapping[str, object],
+    folder_options: Mapping[str, object],
 ) -> Database:
-    """A database with so many workers, in a folder if the options have one; ``how`` it is opened there.
+    """Return a database with ``count`` workers; ``folder_options`` has the options of opening its folder.
 
-    They are processes of this machine, or with a session ``spark`` tasks of its executors.
+    The workers are processes of this machine or, with a session ``spark``, tasks of its executors.
     """
     limit: Any = options["memory_limit"]
     if limit is not None and spark is not None:
         raise NotSupportedError(
             f"a memory limit together with workers={count} of Spark is not supported",
-            hint="what executors may have is said by Spark's own settings: spark.executor.memoryOverhead",
+            hint="limit the executors by Spark's setting spark.executor.memoryOverhead",
         )
     history: Any = options["history"]
-    folder: dict[str, Any] = {} if options["folder"] is None else {"folder": options["folder"], **how}
+    folder: dict[str, Any] = (
+        {} if options["folder"] is None else {"folder": options["folder"], **folder_options}
+    )
     crew = processes(count, merge_effort) if spark is None else executors(spark, count, merge_effort)
     try:
         return Database(merge_effort, limit, history, workers=Workers(crew), **folder)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kpg.api.result import Result
 from kpg.api.svg import Box, Graph, Id, svg
 from kpg.compiler.catalog.entries import TableEntry
-from kpg.compiler.qualified_names import written
+from kpg.compiler.qualified_names import quote_qualified_name
 from kpg.compiler.sql.parse.parser import parse
 from kpg.execute.scripts import outcomes
 from kpg.runtime.errors import Error, InterfaceError, ProgrammingError, Span
@@ -22,36 +22,39 @@ if TYPE_CHECKING:
     from kpg.session.engine import Engine
 
 
-def whole(
+def operator_graph(
     operators: Sequence[OperatorInfo], tables: Mapping[str, int], outputs: Mapping[int, tuple[str, int]]
 ) -> Graph:
-    """Tables, with their rows; indexes that several views share; and views, by what their outputs are.
+    """Return the graph of tables, shared indexes, and views, with row counts.
 
-    ``outputs`` gives for the place of an output its view, and the view's rows.
+    ``outputs`` maps the position of an output to its view and the view's row count.
     """
-    homes = _homes(operators, tables, {place: name for place, (name, _) in outputs.items()})
+    homes = _assign_boxes(operators, tables, {place: name for place, (name, _) in outputs.items()})
     boxes: dict[Id, Box] = {
         f"t:{name}": Box(f"t:{name}", name, _rows(n), "table") for name, n in tables.items()
     }
     for name, rows in outputs.values():
         boxes[f"v:{name}"] = Box(f"v:{name}", name, _rows(rows), "view")
     known = {one.position: one for one in operators}
-    for one in operators:
-        home = homes[one.position]
+    for operator in operators:
+        home = homes[operator.position]
         if home not in boxes:
             main = known[int(home[2:])] if home[0] in "ao" else None
-            boxes[home] = Box(home, home[2:], "", "view") if main is None else _shared(home, main)
+            boxes[home] = Box(home, home[2:], "", "view") if main is None else _shared_box(home, main)
     edges: set[tuple[Id, Id]] = set()
-    for one in operators:
-        here = homes[one.position]
-        edges |= {(homes[place], here) for place in one.inputs if homes.get(place, here) != here}
-    return Graph(list(boxes.values()), _shortest(edges, boxes))
+    for operator in operators:
+        here = homes[operator.position]
+        edges |= {(homes[place], here) for place in operator.inputs if homes.get(place, here) != here}
+    return Graph(list(boxes.values()), _drop_bypasses(edges, boxes))
 
 
-def _homes(
+def _assign_boxes(
     operators: Sequence[OperatorInfo], tables: Mapping[str, int], outputs: Mapping[int, str]
 ) -> dict[int, str]:
-    """Where operators belong: sources to tables, what one view holds to it, shared indexes to themselves."""
+    """Assign each operator to a box.
+
+    A source belongs to its table, an operator of a single view to the view, a shared index to itself.
+    """
     readers: dict[int, list[OperatorInfo]] = {one.position: [] for one in operators}
     for one in operators:
         for place in one.inputs:
@@ -75,14 +78,18 @@ def _homes(
     return homes
 
 
-def _shared(home: str, one: OperatorInfo) -> Box:
-    about = f"{one.description}: shared by {', '.join(one.readers)}"
-    figures = f"{_figures(one)} · {len(one.readers)} views" if len(one.readers) > 1 else _figures(one)
-    return Box(home, one.description, figures, "index", about)
+def _shared_box(home: str, operator: OperatorInfo) -> Box:
+    about = f"{operator.description}: shared by {', '.join(operator.readers)}"
+    figures = (
+        f"{_figures(operator)} · {len(operator.readers)} views"
+        if len(operator.readers) > 1
+        else _figures(operator)
+    )
+    return Box(home, operator.description, figures, "index", about)
 
 
-def _shortest(edges: set[tuple[Id, Id]], boxes: Mapping[Id, Box]) -> set[tuple[Id, Id]]:
-    """Without lines from tables to what is made of an index of theirs, though it fetches rows there."""
+def _drop_bypasses(edges: set[tuple[Id, Id]], boxes: Mapping[Id, Box]) -> set[tuple[Id, Id]]:
+    """Drop edges from a table to readers of its indexes, which also fetch rows from the table."""
     indexes = [box.id for box in boxes.values() if box.kind == "index"]
     return {
         (one, other)
@@ -92,53 +99,57 @@ def _shortest(edges: set[tuple[Id, Id]], boxes: Mapping[Id, Box]) -> set[tuple[I
     }
 
 
-def of_view(operators: Iterable[OperatorInfo], name: str) -> Graph:
-    """The operators of a view, those of loops in boxes of their own."""
-    return _level([one for one in operators if name in one.readers], None)
+def view_graph(operators: Iterable[OperatorInfo], name: str) -> Graph:
+    """Return the graph of a view's operators; loops are nested boxes."""
+    return _loop_graph([operator for operator in operators if name in operator.readers], None)
 
 
-def _level(operators: Sequence[OperatorInfo], loop: int | None) -> Graph:
-    """Those that are in a loop, or in none, with what is in loops among them."""
+def _loop_graph(operators: Sequence[OperatorInfo], loop: int | None) -> Graph:
+    """Return the graph of the operators of one loop, or of the top level."""
     known = {one.position: one for one in operators}
-    boxes = [_operator(one, operators) for one in operators if one.loop == loop]
+    boxes = [_operator_box(one, operators) for one in operators if one.loop == loop]
     here = {box.id for box in boxes}
 
-    def at(place: int) -> int | None:
-        while place not in here:
-            one = known.get(place)
-            if one is None or one.loop is None:
+    def enclosing_box(position: int) -> int | None:
+        while position not in here:
+            operator = known.get(position)
+            if operator is None or operator.loop is None:
                 return None
-            place = one.loop
-        return place
+            position = operator.loop
+        return position
 
     edges: set[tuple[Id, Id]] = set()
     for one in operators:
-        to = at(one.position)
+        to = enclosing_box(one.position)
         for place in one.inputs:
-            from_ = at(place)
+            from_ = enclosing_box(place)
             if from_ is not None and to is not None and from_ != to:
                 edges.add((from_, to))
     return Graph(boxes, edges)
 
 
-def _operator(one: OperatorInfo, operators: Sequence[OperatorInfo]) -> Box:
-    inside = any(other.loop == one.position for other in operators)
-    kind = "loop" if inside else "index" if one.arranged else _kind(one.description)
-    shared = f"shared by {', '.join(one.readers)}" if len(one.readers) > 1 else ""
-    about = "; ".join(filter(None, (one.description, shared)))
-    body = _level(operators, one.position) if inside else None
-    return Box(one.position, one.description, _figures(one), kind, about, body)
+def _operator_box(operator: OperatorInfo, operators: Sequence[OperatorInfo]) -> Box:
+    inside = any(other.loop == operator.position for other in operators)
+    kind = "loop" if inside else "index" if operator.arranged else _kind(operator.description)
+    shared = f"shared by {', '.join(operator.readers)}" if len(operator.readers) > 1 else ""
+    about = "; ".join(filter(None, (operator.description, shared)))
+    body = _loop_graph(operators, operator.position) if inside else None
+    return Box(operator.position, operator.description, _figures(operator), kind, about, body)
 
 
 def _kind(description: str) -> str:
     return "table" if description.startswith("Source ") else "plain"
 
 
-def _figures(one: OperatorInfo) -> str:
-    """What it keeps, or has given, and its time in all."""
-    rounds = f"{one.rounds:,} rounds" if one.rounds else ""
-    rows = f"{_rows(one.rows)}, {_bytes(one.bytes)}" if one.rows else f"{one.updates_out:,} out"
-    return " · ".join(filter(None, (rounds, rows, _duration(one.seconds))))
+def _figures(operator: OperatorInfo) -> str:
+    """Return an operator's stored rows or output updates, and its total time."""
+    rounds = f"{operator.rounds:,} rounds" if operator.rounds else ""
+    rows = (
+        f"{_rows(operator.rows)}, {_bytes(operator.bytes)}"
+        if operator.rows
+        else f"{operator.updates_out:,} out"
+    )
+    return " · ".join(filter(None, (rounds, rows, _duration(operator.seconds))))
 
 
 def _rows(count: int) -> str:
@@ -156,8 +167,8 @@ def _duration(seconds: float) -> str:
 Tree = dict[str, Any]
 
 
-def of_plan(root: Tree) -> Graph:
-    """The nodes of a plan; those of a loop's body, ``%4.1`` of node ``%4``, are in its box."""
+def plan_graph(root: Tree) -> Graph:
+    """Return the graph of a plan; the box of a loop ``%4`` contains its body, such as ``%4.1``."""
     nodes: dict[str, Tree] = {}
     edges: list[tuple[str, str]] = []
 
@@ -169,19 +180,19 @@ def of_plan(root: Tree) -> Graph:
         return str(name)
 
     walk(root)
-    return _plan_level(nodes, edges, "")
+    return _plan_loop_graph(nodes, edges, "")
 
 
-def _plan_level(nodes: dict[str, Tree], edges: list[tuple[str, str]], loop: str) -> Graph:
-    """The nodes that are right in a loop's body, or in none."""
+def _plan_loop_graph(nodes: dict[str, Tree], edges: list[tuple[str, str]], loop: str) -> Graph:
+    """Return the graph of the nodes of one loop body, or of the top level."""
     here = [name for name in nodes if name.rpartition(".")[0] == loop]
 
-    def at(name: str) -> str | None:
+    def enclosing_box(name: str) -> str | None:
         while name and name not in here:
             name = name.rpartition(".")[0]
         return name or None
 
-    ends = {(at(one), at(other)) for one, other in edges}
+    ends = {(enclosing_box(one), enclosing_box(other)) for one, other in edges}
     found: set[tuple[Id, Id]] = {(one, other) for one, other in ends if one and other and one != other}
     return Graph([_box(nodes, edges, name) for name in here], found)
 
@@ -199,28 +210,28 @@ def _box(nodes: dict[str, Tree], edges: list[tuple[str, str]], name: str) -> Box
     cost = ", ".join(filter(None, (tree.get("Change Cost", ""), f"keeps {kept}" if kept else "")))
     about = [title, tree.get("Detail", ""), *(f"-> {one}" for one in tree.get("Output", ()))]
     about += [f"where {tree['Filter']}"] if "Filter" in tree else []
-    body = _plan_level(nodes, edges, name) if inside else None
+    body = _plan_loop_graph(nodes, edges, name) if inside else None
     return Box(name, title, cost, kind, "\n".join(filter(None, about)), body)
 
 
 EXPLAIN: Final = "EXPLAIN (FORMAT JSON) "
 NAME: Final = re.compile(r'[\w.$]*|"[^"]*"')
-HOW: Final = "give the name of a view, the text of a query, or nothing for all: draw()"
+DRAW_HINT: Final = "give the name of a view, the text of a query, or nothing for all: draw()"
 
 
 class Drawing:
-    """A dataflow as it was when it was drawn, or a plan."""
+    """A picture of a dataflow at one moment, or of a plan."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
 
     @property
     def svg(self) -> str:
-        """The picture."""
+        """The picture as SVG."""
         return svg(self._graph)
 
     def save(self, path: str | Path) -> None:
-        """Write it to a file: a picture (.svg), or a page with it (.html); InterfaceError for other names."""
+        """Write a picture (.svg) or a page with it (.html); InterfaceError for other extensions."""
         path = Path(path)
         match path.suffix.lower():
             case ".svg":
@@ -243,24 +254,28 @@ class Drawing:
         )
 
 
-def draw(engine: "Engine", what: str | None) -> Drawing:
-    """A database; a view, by its name; or a query, by its text. See ``Database.draw``."""
-    entry = None if what is None else engine.catalog.find(what)
-    if what is None:
-        return Drawing(_of_database(engine))
+def draw(engine: "Engine", subject: str | None) -> Drawing:
+    """Draw the database, a view by its name, or a query by its text; see ``Database.draw``."""
+    entry = None if subject is None else engine.catalog.find(subject)
+    if subject is None:
+        return Drawing(_database_graph(engine))
     if isinstance(entry, TableEntry):
         raise ProgrammingError(f'"{entry.name}" is a table', hint="a view is drawn, a query, or all: draw()")
     if entry is not None and entry.name in engine.views:
-        return Drawing(of_view(engine.executor.operators(), entry.name))
-    if entry is None and NAME.fullmatch(what):
-        raise ProgrammingError(f'there is no view "{what}"', hint=HOW)
-    return Drawing(_of_query(engine, what if entry is None else f"SELECT * FROM {written(entry.name)}"))
+        return Drawing(view_graph(engine.executor.operators(), entry.name))
+    if entry is None and NAME.fullmatch(subject):
+        raise ProgrammingError(f'there is no view "{subject}"', hint=DRAW_HINT)
+    return Drawing(
+        _query_graph(
+            engine, subject if entry is None else f"SELECT * FROM {quote_qualified_name(entry.name)}"
+        )
+    )
 
 
-def _of_query(engine: "Engine", query: str) -> Graph:
-    """The plan of one query; errors point into its text."""
+def _query_graph(engine: "Engine", query: str) -> Graph:
+    """Return the graph of one query's plan. Error positions refer to its text."""
     if len(parse(query)) != 1:
-        raise ProgrammingError("one query is drawn at a time", hint=HOW)
+        raise ProgrammingError("one query is drawn at a time", hint=DRAW_HINT)
     try:
         (outcome,) = outcomes(engine, EXPLAIN + query, None)
     except Error as error:
@@ -268,14 +283,16 @@ def _of_query(engine: "Engine", query: str) -> Graph:
         if span is not None and span.source == EXPLAIN + query:
             start, end = (max(0, place - len(EXPLAIN)) for place in (span.start, span.end))
             error.span = Span(query, start, end)
-        error.hint = error.hint or HOW
+        error.hint = error.hint or DRAW_HINT
         raise
     assert isinstance(outcome, Result)
-    return of_plan(json.loads(outcome.fetchall()[0][0])[0]["Plan"])
+    return plan_graph(json.loads(outcome.fetchall()[0][0])[0]["Plan"])
 
 
-def _of_database(engine: "Engine") -> Graph:
+def _database_graph(engine: "Engine") -> Graph:
     executor = engine.executor
     tables = [entry.name for entry in engine.catalog if isinstance(entry, TableEntry)]
-    outputs = {view.installed.place: (view.name, view.count()) for view in engine.views.values()}
-    return whole(executor.operators(), {name: executor.count(name) for name in tables}, outputs)
+    outputs = {
+        view.installation.operator_position: (view.name, view.count()) for view in engine.views.values()
+    }
+    return operator_graph(executor.operators(), {name: executor.count(name) for name in tables}, outputs)

@@ -13,32 +13,32 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.types import NUMERIC_KINDS, VALUE_KINDS, Kind, Type
 
 MAX_ROWS: Final = 20
-"""Rows of a table that are shown, the first and the last half of them: what fits on a screen."""
-NARROWEST: Final = 16
-"""Characters to which wide columns are cut to fit the screen; then columns are left out."""
+"""Rows of a table that are printed, half from each end: they fit on a screen."""
+MIN_COLUMN_WIDTH: Final = 16
+"""Characters to which wide columns are cut at most; beyond that, columns are left out."""
 ELLIPSIS: Final = "…"
 
 
 class RowSource(Protocol):
-    """Rows that can be counted, and read in parts."""
+    """Rows with a count, readable in parts."""
 
     def __len__(self) -> int: ...
 
     def part(self, start: int = 0, stop: int | None = None) -> list[tuple[Any, ...]]:
-        """The rows from ``start`` to before ``stop``, or to the last."""
+        """Return the rows from ``start`` to before ``stop``, by default to the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """What is shown of ``total`` rows: the first ones and, if these are not all, the last ones."""
+    """The printed ones of ``total`` rows: the first and, if these are not all, the last ones."""
 
     total: int
     head: Sequence[tuple[Any, ...]]
     tail: Sequence[tuple[Any, ...]] = ()
 
     @classmethod
-    def of(cls, rows: RowSource) -> "Ends":
-        """All of at most 20 rows, else ten of each end."""
+    def from_rows(cls, rows: RowSource) -> "Ends":
+        """Return all of at most ``MAX_ROWS`` rows, otherwise half of them from each end."""
         total = len(rows)
         if total <= MAX_ROWS:
             return cls(total, rows.part())
@@ -47,12 +47,12 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One column as text: heading, type line, cells, and which side its cells lean to."""
+    """A column as text: name, type, cells, and whether it is right-aligned."""
 
     name: str
     type: str
     cells: tuple[str, ...]
-    right: bool
+    is_right_aligned: bool
 
     @property
     def width(self) -> int:
@@ -60,7 +60,7 @@ class _Column:
 
 
 def cell(value: Any) -> str:
-    """A value as SQL would print it; control characters are escaped so that a row stays on its line."""
+    """Return a value as SQL prints it. Control characters are escaped, so that a row is one line."""
     match value:
         case None:
             return "NULL"
@@ -77,7 +77,7 @@ def cell(value: Any) -> str:
 
 
 def _cell(type_: Type, value: Any) -> str:
-    """A value by its type: what Python writes otherwise than Postgres, such as arrays, as Postgres."""
+    """Return a value by its type; types that Python prints differently, such as arrays, as in Postgres."""
     if value is None or type_.kind not in VALUE_KINDS or type_.kind is Kind.NUMERIC:
         return cell(value)
     from kpg.runtime.values import codec_of  # lazy: it imports numpy, and help is shown without
@@ -87,7 +87,7 @@ def _cell(type_: Type, value: Any) -> str:
 
 
 def display_width(text: str) -> int:
-    """Terminal columns that a text takes: two for wide East Asian characters, none for combining ones."""
+    """Return the terminal columns of a text: two for wide East Asian characters, none for combining ones."""
     if text.isascii():
         return len(text)
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
@@ -95,12 +95,12 @@ def display_width(text: str) -> int:
 
 
 def box(names: Sequence[str], types: Sequence[Type], ends: Ends, width: int | None = None) -> str:
-    """A box of at most 20 rows and ``width`` terminal columns (default: the terminal's), and the counts."""
+    """Return a box of at most 20 rows and ``width`` columns (default: the terminal's), and the counts."""
     width = width or shutil.get_terminal_size((120, 24)).columns
-    columns = _shown_columns(names, types, ends)
+    columns = _format_columns(names, types, ends)
     if not columns:
         return f"({_footer(ends.total, 0, 0)})"
-    fitted = _fit([_shorten(column, width - 4) for column in columns], width)
+    fitted = _fit_columns([_narrow(column, width - 4) for column in columns], width)
     widths = [max(column.width, 1) for column in fitted]
     hidden = len(columns) - sum(column.type != ELLIPSIS for column in fitted)
     footer = _footer(ends.total, len(columns), hidden)
@@ -114,7 +114,7 @@ def box(names: Sequence[str], types: Sequence[Type], ends: Ends, width: int | No
     lines.append(_rule("├", "┼", "┤", widths))
     for index in range(len(fitted[0].cells)):
         cells = zip(fitted, widths, strict=True)
-        lines.append(_line([_pad(c.cells[index], w, c.right) for c, w in cells]))
+        lines.append(_line([_pad(c.cells[index], w, c.is_right_aligned) for c, w in cells]))
     lines.append(_rule("├", "┴", "┤", widths))
     lines.append(f"│ {_pad(footer, inner - 2, right=False)} │")
     lines.append(f"└{'─' * inner}┘")
@@ -122,13 +122,13 @@ def box(names: Sequence[str], types: Sequence[Type], ends: Ends, width: int | No
 
 
 def html(names: Sequence[str], types: Sequence[Type], ends: Ends) -> str:
-    """An HTML table of at most 20 rows."""
-    columns = _shown_columns(names, types, ends)
+    """Return an HTML table of at most 20 rows."""
+    columns = _format_columns(names, types, ends)
     heads = "".join(f"<th>{_escape(c.name)}<br><small>{_escape(c.type)}</small></th>" for c in columns)
     body = []
     for index in range(len(columns[0].cells) if columns else 0):
         cells = "".join(
-            f'<td style="text-align: {"right" if c.right else "left"}">{_escape(c.cells[index])}</td>'
+            f'<td style="text-align: {"right" if c.is_right_aligned else "left"}">{_escape(c.cells[index])}</td>'
             for c in columns
         )
         body.append(f"<tr>{cells}</tr>")
@@ -136,28 +136,28 @@ def html(names: Sequence[str], types: Sequence[Type], ends: Ends) -> str:
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(body)}</tbody></table><p>{footer}</p>"
 
 
-def _shown_columns(names: Sequence[str], types: Sequence[Type], ends: Ends) -> list[_Column]:
-    shown = []
+def _format_columns(names: Sequence[str], types: Sequence[Type], ends: Ends) -> list[_Column]:
+    columns = []
     for index, (name, type_) in enumerate(zip(names, types, strict=True)):
-        shown_as = functools.partial(_cell, type_)
-        cells = [shown_as(row[index]) for row in ends.head]
+        format_cell = functools.partial(_cell, type_)
+        cells = [format_cell(row[index]) for row in ends.head]
         if ends.tail:
             cells.append("·")
-            cells.extend(shown_as(row[index]) for row in ends.tail)
-        shown.append(_Column(cell(name), str(type_), tuple(cells), type_.kind in NUMERIC_KINDS))
-    return shown
+            cells.extend(format_cell(row[index]) for row in ends.tail)
+        columns.append(_Column(cell(name), str(type_), tuple(cells), type_.kind in NUMERIC_KINDS))
+    return columns
 
 
-def _fit(columns: list[_Column], width: int) -> list[_Column]:
-    """Narrow the widest columns, and if even that is too wide, put one ``…`` for those in the middle."""
+def _fit_columns(columns: list[_Column], width: int) -> list[_Column]:
+    """Narrow the widest columns; if they still do not fit, replace those in the middle by one ``…``."""
     spare = width - 1 - 3 * len(columns)
     limit = max((column.width for column in columns), default=0)
-    while limit > NARROWEST and sum(min(column.width, limit) for column in columns) > spare:
+    while limit > MIN_COLUMN_WIDTH and sum(min(column.width, limit) for column in columns) > spare:
         limit -= 1
-    columns = [_shorten(column, limit) for column in columns]
+    columns = [_narrow(column, limit) for column in columns]
     if len(columns) < 3 or sum(column.width for column in columns) <= spare:
         return columns
-    gap = _Column(ELLIPSIS, ELLIPSIS, (ELLIPSIS,) * len(columns[0].cells), right=False)
+    gap = _Column(ELLIPSIS, ELLIPSIS, (ELLIPSIS,) * len(columns[0].cells), is_right_aligned=False)
     for kept in range(len(columns) - 1, 1, -1):
         shown = [*columns[: (kept + 1) // 2], gap, *columns[len(columns) - kept // 2 :]]
         if sum(column.width + 3 for column in shown) + 1 <= width:
@@ -165,14 +165,16 @@ def _fit(columns: list[_Column], width: int) -> list[_Column]:
     return shown
 
 
-def _shorten(column: _Column, limit: int) -> _Column:
+def _narrow(column: _Column, limit: int) -> _Column:
     if column.width <= limit:
         return column
-    cells = tuple(_cut(text, limit) for text in column.cells)
-    return _Column(_cut(column.name, limit), _cut(column.type, limit), cells, column.right)
+    cells = tuple(_truncate(text, limit) for text in column.cells)
+    return _Column(
+        _truncate(column.name, limit), _truncate(column.type, limit), cells, column.is_right_aligned
+    )
 
 
-def _cut(text: str, limit: int) -> str:
+def _truncate(text: str, limit: int) -> str:
     if display_width(text) <= limit:
         return text
     while display_width(text) > limit - 1:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.api.view import Maintained, View
-from kpg.compiler.ego import function_of
+from kpg.api.view import MaintainedView, View
+from kpg.compiler.ego import find_builtin_aggregate
 from kpg.compiler.sql.parse.statements import Select
 from kpg.execute.definitions import ego_views, python_functions
 from kpg.execute.queries.query_plan import explain_export, plan
@@ -30,52 +30,54 @@ from kpg.session.notification_queue import Handler
 from kpg.session.subscriptions import Change, Subscription
 
 Words = NDArray[np.int64]
-WHOLE = frozenset({Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT})
+INTEGER_KINDS = frozenset({Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT})
 
 
 @synchronized()
 class EgoView(View):
-    """For each reader a row (node, value); read after the last commit, whether it is pushed or pulled."""
+    """An ego view: a row (node, value) per reader. Reads return the state after the last commit."""
 
-    def __init__(self, engine: Engine, maintained: Maintained, check: Callable[[], object]) -> None:
-        View.__init__(self, maintained, engine.monitor, lambda: (check(), None)[1], self._explained)
+    def __init__(self, engine: Engine, maintained: MaintainedView, check: Callable[[], object]) -> None:
+        View.__init__(self, maintained, engine.monitor, lambda: (check(), None)[1], self._explain_ego)
         self._engine = engine
         types = maintained.reader.visible_types
         self._node = Schema((ColumnDef("node", types[0]),))
-        self._empty = _empty_of(maintained.sql)
+        self._empty = _empty_value(maintained.sql)
         element = types[1].parts[0] if types[1].kind is Kind.ARRAY else None
-        if element is None or not (element.kind in WHOLE or (element.is_text and not element.is_padded)):
+        if element is None or not (
+            element.kind in INTEGER_KINDS or (element.is_text and not element.is_padded)
+        ):
             element = None
         self._element = element
-        """The type of a list's elements, if they are made into values as those of a column are."""
+        """Element type of a list value, if its elements decode like column values."""
 
     def read(self, node: Any) -> Any:
-        """The aggregate of a node's neighbourhood; of no rows None, or 0 if it counts."""
+        """Return the aggregate of a node's neighbourhood; without rows None, or 0 for a count."""
         return self.read_many((node,))[0]
 
     def read_many(self, nodes: "Sequence[Any] | NDArray[Any]") -> list[Any]:
-        """As :meth:`read`, of many nodes at once."""
+        """Return the aggregates of many nodes; see :meth:`read`."""
         self._check()
-        self._engine.show_time()
+        self._engine.refresh_clock()
         words = self._words(nodes)
         if not words.shape[0]:
             return []
         if self._element is not None:
-            listed = self._maintained.installed.lists_of(words)
+            listed = self._maintained.installation.arrays_of(words)
             if listed is not None:
-                return self._lists(*listed)
-        there, rows = self._maintained.installed.rows_of(words)
-        kept = np.ascontiguousarray(rows[:, there])
+                return self._split_lists(*listed)
+        has_value, rows = self._maintained.installation.rows_of(words)
+        kept = np.ascontiguousarray(rows[:, has_value])
         found = self._maintained.reader.values(kept, 1)
-        if there.all():
+        if has_value.all():
             return found
         result = [self._empty] * words.shape[0]
-        for place, value in zip(np.flatnonzero(there).tolist(), found, strict=True):
+        for place, value in zip(np.flatnonzero(has_value).tolist(), found, strict=True):
             result[place] = value
         return result
 
-    def _lists(self, sizes: Words, elements: Words) -> list[Any]:
-        """A list of each node's elements."""
+    def _split_lists(self, sizes: Words, elements: Words) -> list[Any]:
+        """Return a list of each node's elements."""
         assert self._element is not None
         values = to_list(elements, self._element, self._engine.executor.dictionary)
         ends = np.cumsum(sizes).tolist()
@@ -85,7 +87,7 @@ class EgoView(View):
         ]
 
     def _words(self, nodes: "Sequence[Any] | NDArray[Any]") -> Words:
-        if self._node.columns[0].type.kind in WHOLE and isinstance(nodes, np.ndarray):
+        if self._node.columns[0].type.kind in INTEGER_KINDS and isinstance(nodes, np.ndarray):
             return np.ascontiguousarray(nodes, np.int64)
         return np.ascontiguousarray(from_rows(list(nodes), self._node, self._engine.executor.dictionary)[0])
 
@@ -96,10 +98,10 @@ class EgoView(View):
         nodes: "Iterable[Any] | None" = None,
         on_error: Handler | None = None,
     ) -> Subscription:
-        """Call ``callback`` with ``((node, value), epoch, diff)`` of each commit that changes something.
+        """Call ``callback`` with the changes ``((node, value), epoch, diff)`` of each commit.
 
-        With ``nodes``, of these only. As long as somebody follows them they are pushed: all, or those nodes.
-        ``on_error`` gets the exceptions of the callback: see :meth:`View.subscribe`.
+        With ``nodes``, only with the changes of these. Followed nodes are pushed while the subscription
+        lasts. ``on_error`` receives the exceptions of the callback; see :meth:`View.subscribe`.
         """
         if nodes is None:
             return View.subscribe(self, callback, on_error=on_error)
@@ -107,42 +109,44 @@ class EgoView(View):
         listed = list(nodes)
         chosen = frozenset(listed)
 
-        def tell(changes: list[Change]) -> None:
+        def filter_changes(changes: list[Change]) -> None:
             mine = [change for change in changes if change[0][0] in chosen]
             if mine:
                 callback(mine)
 
-        return self._maintained.feed.subscribe(tell, np.unique(self._words(listed)), on_error)
+        return self._maintained.feed.subscribe(filter_changes, np.unique(self._words(listed)), on_error)
 
     @property
     def overlay(self) -> OverlayInfo:
-        """How it is computed: sizes, levels, sharing, what is pushed, and what that is expected to cost."""
+        """The overlay: sizes, levels, sharing, push and pull decisions, and the expected cost."""
         self._check()
-        info = self._maintained.installed.overlay()
+        info = self._maintained.installation.overlay()
         assert info is not None
         return info
 
     def decide(self) -> None:
-        """Decide anew what is pushed, by the reads and writes that there were."""
+        """Decide again which nodes are pushed, by the observed reads and writes."""
         self._check()
-        self._maintained.installed.decide()
+        self._maintained.installation.decide_pushes()
 
-    def _explained(self, stage: str) -> str:
+    def _explain_ego(self, stage: str) -> str:
         engine, plan = self._engine, self._maintained.plan or self._engine.views.plan_of(self.name)
         assert plan is not None
         text = explain_export(self.name, plan, stage, engine.catalog, engine.statistics).text()
-        return text + "\n" + "\n".join(described(self.overlay)) if stage.lower() == "physical" else text
+        return (
+            text + "\n" + "\n".join(describe_overlay(self.overlay)) if stage.lower() == "physical" else text
+        )
 
 
-def _empty_of(meaning: str) -> Any:
-    """What an aggregate is of no rows."""
+def _empty_value(meaning: str) -> Any:
+    """Return the aggregate's value of no rows."""
     _, _, rest = meaning.partition("SELECT p.reader AS node, ")
-    function = function_of(rest.partition(" AS value FROM (")[0])
+    function = find_builtin_aggregate(rest.partition(" AS value FROM (")[0])
     return None if function is None else function.empty
 
 
-def described(info: OverlayInfo) -> list[str]:
-    """The lines of EXPLAIN that tell of an overlay."""
+def describe_overlay(info: OverlayInfo) -> list[str]:
+    """Return the lines of EXPLAIN that describe an overlay."""
     lines = [
         f"overlay by {info.construction}: {info.writers} writers, {info.readers} readers,"
         f" {info.partials} partial aggregates; {info.edges} edges in the place of"
@@ -160,8 +164,8 @@ def described(info: OverlayInfo) -> list[str]:
     return lines
 
 
-class Adapted:
-    """An aggregate of values, by the methods that the database calls."""
+class AggregateAdapter:
+    """Adapts an aggregate with EAGr's methods to those of ``parse_create_function``."""
 
     def __init__(self, own: Any) -> None:
         self._own = own
@@ -173,7 +177,7 @@ class Adapted:
             self.subtract = self._subtract
 
     def add(self, state: Any, value: Any, times: int = 1) -> Any:
-        """Take a value in, as often as it is there."""
+        """Add a value ``times`` times."""
         for _ in range(times):
             state = self._own.update(state, value)
         return state
@@ -187,8 +191,8 @@ class Adapted:
         return self._own.merge(state, copy.deepcopy(other))
 
 
-def adapted(own: Any) -> Any:
-    """The object as ``create_function`` takes one."""
+def adapt_aggregate(own: Any) -> Any:
+    """Return an aggregate object in the form that ``parse_create_function`` takes."""
     if hasattr(own, "add") and hasattr(own, "finish"):
         return own
     missing = [
@@ -201,10 +205,10 @@ def adapted(own: Any) -> Any:
             f"an aggregate of an ego view needs the method {missing[0]}()",
             hint="give an object with initialize, update, merge and finalize, or the name of an aggregate",
         )
-    return Adapted(own)
+    return AggregateAdapter(own)
 
 
-def make(
+def create_view(
     engine: Engine,
     check: Callable[[], object],
     name: str,
@@ -214,33 +218,39 @@ def make(
     returns: Any,
     **given: Any,
 ) -> "EgoView":
-    """As :meth:`kpg.api.database.Database.ego`."""
-    put_back = python_functions.known(engine)
+    """Create an ego view; see :meth:`kpg.api.database.Database.ego`."""
+    restore = python_functions.make_restorer(engine)
     try:
         if not isinstance(aggregate, str):
-            aggregate = own_aggregate(engine, name, given["writes"], aggregate, returns)
+            aggregate = create_aggregate(engine, name, given["writes"], aggregate, returns)
         chosen, pushed = (
-            ego_views.listed(nodes) if nodes is not None and not isinstance(nodes, str) else nodes
+            ego_views.membership_condition(nodes)
+            if nodes is not None and not isinstance(nodes, str)
+            else nodes
             for nodes in (readers, continuous)
         )
-        asked = ego_views.Asked(name=name, aggregate=aggregate, readers=chosen, continuous=pushed, **given)
-        maintained = ego_views.create(engine, asked)
+        options = ego_views.EgoViewOptions(
+            name=name, aggregate=aggregate, readers=chosen, continuous=pushed, **given
+        )
+        maintained = ego_views.create_from_options(engine, options)
     except BaseException:
-        put_back()
+        restore()
         raise
     return EgoView(engine, maintained, check)
 
 
-def own_aggregate(engine: Engine, name: str, writes: str, aggregate: Any, returns: Any) -> str:
-    """Make an aggregate of the user's, by EAGr's interface or as ``create_function`` takes it."""
+def create_aggregate(engine: Engine, name: str, writes: str, aggregate: Any, returns: Any) -> str:
+    """Register an aggregate with EAGr's methods or those of ``parse_create_function``; return its call."""
     given = aggregate() if isinstance(aggregate, type) else aggregate
     if ego_views.is_query(writes):
-        select = ego_views.single(writes)
+        select = ego_views.parse_single(writes)
         assert isinstance(select, Select)
         types = plan(select, engine.catalog, engine.statistics).schema.types
     else:
         types = engine.catalog.get(writes).schema.types
     own = f"{name}_aggregate"
     result = types[2] if returns is None and not hasattr(given, "returns") else returns or given.returns
-    python_functions.create(engine, own, adapted(given), [types[2]], result, columns=False, nulls=False)
+    python_functions.create(
+        engine, own, adapt_aggregate(given), [types[2]], result, columns=False, nulls=False
+    )
     return f"{own}(value)"

@@ -12,49 +12,49 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Protocol
 
-from kpg.runtime.progress_report import Tell, look
+from kpg.runtime.progress_report import ProgressCallback, set_observer
 
-PATIENCE: Final = 1.0
-"""Seconds after which work is long: for less, a line that comes and goes would only flicker."""
-EVERY: Final = 0.1
-"""Seconds between two pictures: as many as one can follow."""
-_said: Final = list[bool]()
+DELAY: Final = 1.0
+"""Seconds before a bar appears: for less, it would flicker."""
+REDRAW_INTERVAL: Final = 0.1
+"""Seconds between two redraws."""
+_configured: Final = list[bool]()
 
 
 def show_progress(shown: bool | None = None) -> None:
-    """Whether bars are drawn: True, on standard error; False, never; None, where somebody looks."""
-    _said.append(True)
-    look(None if shown is False else Bars(always=shown is True))
+    """Set whether bars are drawn: True on standard error, False never, None on a terminal or in a notebook."""
+    _configured.append(True)
+    set_observer(None if shown is False else Bars(always=shown is True))
 
 
-def begin() -> None:
-    """Have bars be drawn by default, if nothing has been said of that."""
-    if not _said:
+def enable_by_default() -> None:
+    """Enable bars, unless :func:`show_progress` has been called."""
+    if not _configured:
         show_progress()
 
 
 class Screen(Protocol):
-    """Where bars are drawn."""
+    """A place where bars are drawn."""
 
-    def draw(self, what: str, done: int, total: int | None, text: str) -> None:
-        """Draw, in the place of what was drawn before."""
+    def draw(self, task: str, done: int, total: int | None, text: str) -> None:
+        """Draw in place of the last drawing."""
 
     def clear(self) -> None:
-        """Have nothing stand there any more."""
+        """Remove the drawing."""
 
 
 class Terminal:
-    """A line of a terminal, of standard error."""
+    """A line of a terminal, on standard error."""
 
     def __init__(self) -> None:
         self._bar: Any = None
         self._task: Any = None
 
-    def draw(self, what: str, done: int, total: int | None, text: str) -> None:
-        """See :class:`Screen`."""
+    def draw(self, task: str, done: int, total: int | None, text: str) -> None:
+        """Draw in place of the last drawing."""
         if self._bar is None:
             self._begin()
-        self._bar.update(self._task, total=total, completed=done, description=what, text=text, refresh=True)
+        self._bar.update(self._task, total=total, completed=done, description=task, text=text, refresh=True)
 
     def _begin(self) -> None:
         from rich.console import Console  # lazy: only a terminal shows it
@@ -77,24 +77,24 @@ class Terminal:
         self._bar.start()
 
     def clear(self) -> None:
-        """See :class:`Screen`."""
+        """Remove the drawing."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
 
 
 class Notebook:
-    """What stands below a cell of Jupyter."""
+    """A line below a cell of Jupyter."""
 
     def __init__(self) -> None:
         self._handle: Any = None
 
-    def draw(self, what: str, done: int, total: int | None, text: str) -> None:
-        """See :class:`Screen`."""
+    def draw(self, task: str, done: int, total: int | None, text: str) -> None:
+        """Draw in place of the last drawing."""
         import html  # lazy: the start does without it
 
         share = "" if total is None else f' value="{done}" max="{total}"'
-        self._put(f"{html.escape(what)} <progress{share}></progress> {html.escape(text)}")
+        self._put(f"{html.escape(task)} <progress{share}></progress> {html.escape(text)}")
 
     def _put(self, text: str) -> None:
         from IPython import display  # type: ignore[import-not-found]  # lazy: IPython is an optional dependency
@@ -105,14 +105,14 @@ class Notebook:
             self._handle.update(display.HTML(text))
 
     def clear(self) -> None:
-        """See :class:`Screen`."""
+        """Remove the drawing."""
         if self._handle is not None:
             self._put("")
             self._handle = None
 
 
-def _screen(*, always: bool) -> Screen | None:
-    """Where somebody looks, if anywhere."""
+def _find_screen(*, always: bool) -> Screen | None:
+    """Return the place for bars, if there is one."""
     ipython = sys.modules.get("IPython")
     if getattr(ipython and ipython.get_ipython(), "kernel", None) is not None:
         return Notebook()
@@ -121,61 +121,61 @@ def _screen(*, always: bool) -> Screen | None:
 
 
 class Bars:
-    """What looks at all that is under way, and draws of it what was begun last."""
+    """Draws the progress of the innermost running task."""
 
     def __init__(self, *, always: bool) -> None:
         self._always = always
         self._screen: Screen | None = None
-        self._works: list[_Work] = []
+        self._tasks: list[_Task] = []
 
-    def __call__(self, what: str, unit: str) -> "_Work":
-        return _Work(self, what, unit)
+    def __call__(self, what: str, unit: str) -> "_Task":
+        return _Task(self, what, unit)
 
-    def begin(self, work: "_Work") -> None:
-        """Some work begins, perhaps as part of another."""
-        if not self._works:
-            self._screen = _screen(always=self._always)
-        elif work.next > self._works[0].next:
-            work.next = self._works[0].next
-        self._works.append(work)
+    def begin(self, task: "_Task") -> None:
+        """Begin a task, perhaps within another."""
+        if not self._tasks:
+            self._screen = _find_screen(always=self._always)
+        elif task.next_draw > self._tasks[0].next_draw:
+            task.next_draw = self._tasks[0].next_draw
+        self._tasks.append(task)
 
-    def draw(self, work: "_Work", done: int, total: int | None, note: str) -> None:
-        """Draw how far it has come. That a screen is gone is nothing that ends what is drawn."""
+    def draw(self, task: "_Task", done: int, total: int | None, note: str) -> None:
+        """Draw a task's progress. Errors of the screen disable drawing only."""
         if self._screen is None:
             return
-        text = f"{_amount(done, total, work.unit)}, {time.monotonic() - work.begun:.0f} s"
+        text = f"{_format_amount(done, total, task.unit)}, {time.monotonic() - task.start:.0f} s"
         try:
-            self._screen.draw(work.what, done, total, f"{text}, {note}" if note else text)
+            self._screen.draw(task.name, done, total, f"{text}, {note}" if note else text)
         except (OSError, ValueError):
             self._screen = None
 
-    def end(self, work: "_Work") -> None:
-        """It is over, whichever way."""
-        self._works.remove(work)
-        if not self._works and self._screen is not None:
+    def end(self, task: "_Task") -> None:
+        """End a task."""
+        self._tasks.remove(task)
+        if not self._tasks and self._screen is not None:
             screen, self._screen = self._screen, None
             with suppress(OSError, ValueError):
                 screen.clear()
 
 
-class _Work:
-    """Some work; within the context it is under way."""
+class _Task:
+    """A task, which runs while its context is open."""
 
     def __init__(self, bars: Bars, what: str, unit: str) -> None:
-        self.what = what
+        self.name = what
         self.unit = unit
         self._bars = bars
-        self.begun = time.monotonic()
-        self.next = self.begun + PATIENCE
+        self.start = time.monotonic()
+        self.next_draw = self.start + DELAY
 
-    def __enter__(self) -> Tell:
+    def __enter__(self) -> ProgressCallback:
         self._bars.begin(self)
-        return self._tell
+        return self._report
 
-    def _tell(self, done: int, total: int | None = None, note: str = "") -> None:
+    def _report(self, done: int, total: int | None = None, note: str = "") -> None:
         now = time.monotonic()
-        if now >= self.next:
-            self.next = now + EVERY
+        if now >= self.next_draw:
+            self.next_draw = now + REDRAW_INTERVAL
             self._bars.draw(self, done, total, note)
 
     def __exit__(
@@ -184,8 +184,8 @@ class _Work:
         self._bars.end(self)
 
 
-def _amount(done: int, total: int | None, unit: str) -> str:
-    """``7 of 23 operators``, ``1,200 rows``, ``12 of 40 MB``."""
+def _format_amount(done: int, total: int | None, unit: str) -> str:
+    """Return a text such as ``7 of 23 operators``, ``1,200 rows``, ``12 of 40 MB``."""
     if unit == "bytes":
         unit, done, total = "MB", done // 10**6, None if total is None else total // 10**6
     return f"{done:,}{'' if total is None else f' of {total:,}'} {unit}"

@@ -1,6 +1,6 @@
 """Query results as tuples, Arrow, data frames and text.
 
-``Rows`` is the common interface, ``Result`` a fixed set of rows with a cursor, and ``View`` the present
+``Rows`` is the common interface, ``Result`` a fixed set of rows with a cursor, and ``LocalView`` the present
 contents of a view. Reading tuples does not import Arrow.
 """
 
@@ -29,44 +29,40 @@ Description = tuple[str, Type, None, None, int | None, int | None, bool | None]
 
 
 _cursor_lock: Final = Lock()
-"""Held for an instant while the cursor of any result moves: threads that share one get each row once."""
+"""Held while the cursor of any result moves: threads that share a result get each row once."""
 
 
 class Rows:
-    """What can be read as rows: subclasses give ``columns``, ``types``, ``arrow()`` and ``part()``."""
+    """Base of readable rows. Subclasses define ``columns``, ``types``, ``arrow()`` and ``part()``."""
 
     @property
     def columns(self) -> list[str]:
-        """The column names."""
+        """Column names."""
         raise NotImplementedError
 
     @property
     def types(self) -> list[Type]:
-        """The SQL types of the columns."""
+        """SQL types of the columns."""
         raise NotImplementedError
 
     def arrow(self) -> "pyarrow.Table":
-        """All rows as a ``pyarrow.Table``.
-
-        A column's type follows from its SQL type, never from its rows: DECIMAL(p, s) and NUMERIC(p, s) are
-        decimals of that precision and scale, NUMERIC without a scale is ``string``.
-        """
+        """Return all rows as a ``pyarrow.Table``."""
         raise NotImplementedError
 
     def part(self, start: int = 0, stop: int | None = None) -> list[Row]:
-        """The rows from ``start`` to before ``stop``, or to the last, as tuples."""
+        """Return the rows from ``start`` to before ``stop``, by default to the last, as tuples."""
         raise NotImplementedError
 
     @property
     def description(self) -> list[Description]:
-        """The columns as the DB-API has them: (name, type, None, None, precision, scale, None)."""
+        """The columns in the form of the DB-API: (name, type, None, None, precision, scale, None)."""
         return [_describe(name, type_) for name, type_ in zip(self.columns, self.types, strict=True)]
 
     def df(self) -> "pandas.DataFrame":
-        """All rows as a pandas DataFrame.
+        """Return all rows as a pandas DataFrame.
 
-        DATE, TIMESTAMP and TIMESTAMPTZ are ``datetime64``, with NaT for NULL. Integers and BOOLEAN with NULLs
-        are what pandas makes of them: ``float64``, and objects with None. DECIMAL, NUMERIC and TIME are
+        DATE, TIMESTAMP and TIMESTAMPTZ are ``datetime64``, with NaT for NULL. Integers and BOOLEAN with
+        NULLs are what pandas makes of them: ``float64``, and objects with None. DECIMAL and TIME are
         objects, of ``Decimal`` and ``datetime.time``: pandas has no type that holds them.
         """
         try:
@@ -82,7 +78,7 @@ class Rows:
         return frame
 
     def pl(self) -> "polars.DataFrame":
-        """All rows as a polars DataFrame."""
+        """Return all rows as a polars DataFrame."""
         try:
             import polars  # lazy: polars is an optional dependency
         except ImportError as error:
@@ -92,44 +88,44 @@ class Rows:
         return frame
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The Arrow C stream of all rows: pyarrow, polars, DuckDB and others read it without a copy."""
+        """Return the Arrow C stream of all rows, which pyarrow, polars and DuckDB read without a copy."""
         return self.arrow().__arrow_c_stream__(requested_schema)
 
     def __iter__(self) -> Iterator[Row]:
-        """All rows as tuples, from the first one, whatever was fetched before."""
+        """Iterate over all rows as tuples, independent of the cursor."""
         return iter(self.part())
 
     def __len__(self) -> int:
         return int(self.arrow().num_rows)
 
     def __bool__(self) -> bool:
-        """True, also without rows: ask ``len`` for those."""
+        """Return True, also without rows: use ``len`` to count them."""
         return True
 
     def __repr__(self) -> str:
-        return display.box(self.columns, self.types, display.Ends.of(self))
+        return display.box(self.columns, self.types, display.Ends.from_rows(self))
 
     def _repr_html_(self) -> str:
-        return display.html(self.columns, self.types, display.Ends.of(self))
+        return display.html(self.columns, self.types, display.Ends.from_rows(self))
 
 
 class Contents(Protocol):
-    """Rows that no commit changes any more."""
+    """Rows that no commit changes."""
 
     def __len__(self) -> int: ...
 
     def arrow(self) -> "pyarrow.Table":
-        """As :meth:`Rows.arrow`."""
+        """Return all rows; see :meth:`Rows.arrow`."""
 
     def part(self, start: int, stop: int | None) -> list[Row]:
-        """As :meth:`Rows.part`."""
+        """Return some rows; see :meth:`Rows.part`."""
 
 
 class Result(Rows):
-    """The rows of one statement, in the order that its ORDER BY asked for.
+    """The rows of one statement, in the order of its ORDER BY.
 
-    ``fetchone``, ``fetchmany`` and ``fetchall`` move a cursor, as in the DB-API; iteration and the other
-    forms give all rows each time.
+    ``fetchone``, ``fetchmany`` and ``fetchall`` move a cursor, as in the DB-API; iteration and the
+    other forms return all rows each time.
     """
 
     def __init__(
@@ -143,13 +139,13 @@ class Result(Rows):
         text: str | None = None,
     ) -> None:
         self.origins = origins
-        """The names of relations and the places of columns there that the columns are, if that is known."""
+        """Relation and column position from which each column comes, if known."""
         self.affected = count
-        """For a statement that changes a table, the number of rows inserted, deleted or updated."""
+        """Number of rows inserted, deleted or updated, for a statement that changes a table."""
         self.is_count = count is not None
-        """Whether the number of affected rows is all that it gives: RETURNING gives rows, too."""
+        """Whether the row count is the only result; RETURNING gives rows, too."""
         self.text = text
-        """For EXPLAIN, the whole text, which is how the result prints."""
+        """For EXPLAIN the whole text, which is also how the result prints."""
         self._columns = list(columns)
         self._types = list(types)
         self._contents = contents
@@ -157,8 +153,8 @@ class Result(Rows):
         self._rows: list[Row] | None = None
         self._position = 0
 
-    def again(self) -> "Result":
-        """The same rows, with a cursor before the first one."""
+    def with_new_cursor(self) -> "Result":
+        """Return the same rows with a cursor before the first one."""
         count = self.affected if self.is_count else None
         made = Result(self._columns, self._types, self._contents, self.origins, count=count, text=self.text)
         made.affected = self.affected
@@ -174,12 +170,12 @@ class Result(Rows):
 
     @property
     def contents(self) -> Contents:
-        """What the rows are made of."""
+        """Source of the rows."""
         return self._contents
 
     @property
     def rowcount(self) -> int:
-        """The number of rows affected, or given, as the DB-API names it."""
+        """Number of rows affected or returned, as the DB-API names it."""
         return len(self) if self.affected is None else self.affected
 
     def __len__(self) -> int:
@@ -204,12 +200,12 @@ class Result(Rows):
         return f"<pre>{escape(self.text)}</pre>"
 
     def fetchone(self) -> Row | None:
-        """The next row, or None after the last."""
+        """Return the next row, or None after the last."""
         rows = self.fetchmany(1)
         return rows[0] if rows else None
 
     def fetchmany(self, size: int = 1) -> list[Row]:
-        """The next ``size`` rows, fewer at the end."""
+        """Return the next ``size`` rows, fewer at the end."""
         rows = self._rows
         if rows is None:
             rows = self._rows = self.part()
@@ -219,12 +215,12 @@ class Result(Rows):
         return found
 
     def fetchall(self) -> list[Row]:
-        """All rows that were not fetched yet."""
+        """Return all rows that have not been fetched."""
         return self.fetchmany(len(self))
 
 
-class Listed:
-    """Contents that are Python values: for each column its name, its type, and a list of values."""
+class ColumnContents:
+    """Contents of Python values: the name, the type and the values of each column."""
 
     def __init__(self, names: Sequence[str], types: Sequence[Type], values: Sequence[Sequence[Any]]) -> None:
         self._names = names
@@ -246,25 +242,27 @@ class Listed:
 
 
 def listing(columns: Mapping[str, tuple[Type, Sequence[Any]]]) -> Result:
-    """A result made of Python values, a type and a list of values for each column."""
+    """Return a result of Python values: a type and a list of values for each column."""
     names = list(columns)
     types = [type_ for type_, _ in columns.values()]
-    return Result(names, types, Listed(names, types, [values for _, values in columns.values()]))
+    return Result(names, types, ColumnContents(names, types, [values for _, values in columns.values()]))
 
 
-def row_count(count: int) -> Result:
-    """The result of a statement that changes a table: one row with the count of rows."""
-    return Result(["count"], [BIGINT], Listed(["count"], [BIGINT], [[count]]), count=count)
+def row_count_result(count: int) -> Result:
+    """Return the result of a statement that changes a table: one row with the row count."""
+    return Result(["count"], [BIGINT], ColumnContents(["count"], [BIGINT], [[count]]), count=count)
 
 
-PLAN: Final = "QUERY PLAN"
-"""What Postgres calls the column of EXPLAIN."""
+PLAN_COLUMN: Final = "QUERY PLAN"
+"""Name of EXPLAIN's column in Postgres."""
 
 
-def explanation(text: str, name: str = PLAN, *, type_: Type = TEXT, whole: bool = False) -> Result:
-    """The result of EXPLAIN: a row for each line of a text, or one for the ``whole``; in one column."""
-    rows = [text] if whole else text.splitlines()
-    return Result([name], [type_], Listed([name], [type_], [rows]), text=text)
+def plan_result(
+    text: str, name: str = PLAN_COLUMN, *, type_: Type = TEXT, in_one_row: bool = False
+) -> Result:
+    """Return the result of EXPLAIN in a column ``name``: a row per line, or one with ``in_one_row``."""
+    rows = [text] if in_one_row else text.splitlines()
+    return Result([name], [type_], ColumnContents([name], [type_], [rows]), text=text)
 
 
 def _describe(name: str, type_: Type) -> Description:

@@ -19,46 +19,46 @@ Id = str | int
 
 @dataclass(slots=True)
 class Box:
-    """``kind`` says how it looks: table, index, view, plain or loop."""
+    """A node of a graph; ``kind`` determines its style: table, index, view, plain or loop."""
 
     id: Id
     name: str
-    figures: str
+    statistics: str
     kind: str
-    about: str = ""
-    """What is shown when it is pointed at."""
+    tooltip: str = ""
+    """Text of the tooltip."""
     body: "Graph | None" = None
 
 
 @dataclass(slots=True)
 class Graph:
-    """Boxes, and which is made of which: ``(from, to)``, never in a circle."""
+    """Boxes and the edges between them, ``(from, to)``, without cycles."""
 
     boxes: list[Box]
     edges: set[tuple[Id, Id]] = field(default_factory=set)
 
 
 SWEEPS: Final = 8
-"""Times that layers are ordered, and levelled, each way: more change nothing that one would see."""
+"""Sweeps over the layers in each direction: more have no visible effect."""
 Point = tuple[float, float]
 
 
 @dataclass(slots=True, eq=False)
 class Cell:
-    """A box of a layer, or the lane of a line that goes on."""
+    """A box in a layer, or a dummy node of a line that crosses the layer."""
 
     width: float
     height: float
     rank: int = 0
-    lane: bool = False
-    before: "list[Cell]" = field(default_factory=list)
-    after: "list[Cell]" = field(default_factory=list)
-    place: float = 0.0
-    """In its layer, from 0 to 1."""
+    is_dummy: bool = False
+    inputs: "list[Cell]" = field(default_factory=list)
+    outputs: "list[Cell]" = field(default_factory=list)
+    order: float = 0.0
+    """Position within its layer, from 0 to 1."""
     x: float = 0.0
     y: float = 0.0
-    room: float = 0.0
-    """The width of its layer."""
+    layer_width: float = 0.0
+    """Width of its layer."""
 
     @property
     def middle(self) -> float:
@@ -67,7 +67,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where boxes are, by name, the points of each line, and how large all is."""
+    """Boxes by name, the points of each line, and the size of the picture."""
 
     cells: Mapping[Hashable, Cell]
     lines: Sequence[Sequence[Point]]
@@ -75,34 +75,34 @@ class Layout:
     height: float
 
 
-def layered(
+def layout_graph(
     sizes: Mapping[Hashable, tuple[float, float]],
     edges: Iterable[tuple[Hashable, Hashable]],
     across: float,
     down: float,
 ) -> Layout:
-    """A layout of boxes of widths and heights, ``across`` between layers and ``down`` within them."""
+    """Lay out boxes of given sizes, with ``across`` between layers and ``down`` within them."""
     cells: dict[Hashable, Cell] = {name: Cell(*size) for name, size in sizes.items()}
     known = [(cells[one], cells[other]) for one, other in edges]
-    _rank(list(cells.values()), known)
+    _assign_layers(list(cells.values()), known)
     lanes: dict[tuple[int, int], Cell] = {}
-    chains = [_chain(one, other, lanes) for one, other in known]
+    chains = [_route(one, other, lanes) for one, other in known]
     layers: list[list[Cell]] = [[] for _ in range(1 + max((one.rank for one in cells.values()), default=-1))]
     for cell in (*cells.values(), *lanes.values()):
         layers[cell.rank].append(cell)
-    _order(layers)
-    height = _stand(layers, down)
+    _order_layers(layers)
+    height = _assign_heights(layers, down)
     x = 0.0
     for layer in layers:
         room = max(cell.width for cell in layer)
         for cell in layer:
-            cell.x, cell.room = x, room
+            cell.x, cell.layer_width = x, room
         x += room + across
     return Layout(cells, [_points(chain) for chain in chains], max(0.0, x - across), height)
 
 
-def _rank(cells: Sequence[Cell], edges: Sequence[tuple[Cell, Cell]]) -> None:
-    """Each in the layer after the last that it is made of; what is made of nothing, before its reader."""
+def _assign_layers(cells: Sequence[Cell], edges: Sequence[tuple[Cell, Cell]]) -> None:
+    """Put each box into the layer after its last input, and a box without inputs before its first reader."""
     for _ in cells:
         moved = False
         for one, other in edges:
@@ -117,63 +117,64 @@ def _rank(cells: Sequence[Cell], edges: Sequence[tuple[Cell, Cell]]) -> None:
             cell.rank = min(readers) - 1
 
 
-def _chain(first: Cell, last: Cell, lanes: dict[tuple[int, int], Cell]) -> list[Cell]:
-    """The cells that a line goes through; lines from the same box share their lanes."""
+def _route(first: Cell, last: Cell, lanes: dict[tuple[int, int], Cell]) -> list[Cell]:
+    """Return the cells that a line crosses; lines from the same box share dummy nodes."""
     steps = [first]
     for rank in range(first.rank + 1, last.rank):
-        steps.append(lanes.setdefault((id(first), rank), Cell(0.0, 2.0, rank, lane=True)))
+        steps.append(lanes.setdefault((id(first), rank), Cell(0.0, 2.0, rank, is_dummy=True)))
     steps.append(last)
     for one, other in pairwise(steps):
-        if other not in one.after:
-            one.after.append(other)
-            other.before.append(one)
+        if other not in one.outputs:
+            one.outputs.append(other)
+            other.inputs.append(one)
     return steps
 
 
-def _number(layer: list[Cell]) -> None:
+def _number_cells(layer: list[Cell]) -> None:
     for place, cell in enumerate(layer):
-        cell.place = (place + 0.5) / len(layer)
+        cell.order = (place + 0.5) / len(layer)
 
 
-def _order(layers: list[list[Cell]]) -> None:
-    """Sort each layer by the mean places of its neighbours, forth and back; keep what crosses least."""
+def _order_layers(layers: list[list[Cell]]) -> None:
+    """Sort layers by the barycenters of neighbours, back and forth; keep the order with fewest crossings."""
     for layer in layers:
-        _number(layer)
-    best, kept = _crossings(layers), [list(layer) for layer in layers]
+        _number_cells(layer)
+    best, best_layers = _count_crossings(layers), [list(layer) for layer in layers]
     for sweep in range(2 * SWEEPS):
         forth = sweep % 2 == 0
         for layer in layers if forth else reversed(layers):
-            wish = {
-                id(cell): _mean([one.place for one in _others(cell, forth)], cell.place) for cell in layer
+            targets = {
+                id(cell): _mean([neighbour.order for neighbour in _neighbours(cell, forth)], cell.order)
+                for cell in layer
             }
-            layer.sort(key=lambda cell: (wish[id(cell)], cell.place))
-            _number(layer)
-        found = _crossings(layers)
+            layer.sort(key=lambda cell: (targets[id(cell)], cell.order))
+            _number_cells(layer)
+        found = _count_crossings(layers)
         if found < best:
-            best, kept = found, [list(layer) for layer in layers]
-    layers[:] = kept
+            best, best_layers = found, [list(layer) for layer in layers]
+    layers[:] = best_layers
     for layer in layers:
-        _number(layer)
+        _number_cells(layer)
 
 
-def _others(cell: Cell, forth: bool) -> list[Cell]:
-    return cell.before if forth else cell.after
+def _neighbours(cell: Cell, forth: bool) -> list[Cell]:
+    return cell.inputs if forth else cell.outputs
 
 
-def _mean(values: Sequence[float], otherwise: float) -> float:
-    return sum(values) / len(values) if values else otherwise
+def _mean(values: Sequence[float], default: float) -> float:
+    return sum(values) / len(values) if values else default
 
 
-def _crossings(layers: Sequence[Sequence[Cell]]) -> int:
+def _count_crossings(layers: Sequence[Sequence[Cell]]) -> int:
     found = 0
     for layer in layers:
-        ends = [place for cell in layer for place in sorted(other.place for other in cell.after)]
+        ends = [place for cell in layer for place in sorted(other.order for other in cell.outputs)]
         found += sum(ends[i] > ends[j] for i in range(len(ends)) for j in range(i + 1, len(ends)))
     return found
 
 
-def _stand(layers: Sequence[Sequence[Cell]], down: float) -> float:
-    """Give cells their heights in the picture; how high that is."""
+def _assign_heights(layers: Sequence[Sequence[Cell]], down: float) -> float:
+    """Assign vertical positions and return the total height."""
     for layer in layers:
         y = 0.0
         for cell in layer:
@@ -182,7 +183,7 @@ def _stand(layers: Sequence[Sequence[Cell]], down: float) -> float:
     for sweep in range(2 * SWEEPS):
         forth = sweep % 2 == 0
         for layer in layers if forth else reversed(layers):
-            _level(layer, forth, down)
+            _align_layer(layer, forth, down)
     top = min((layer[0].y for layer in layers), default=0.0)
     for layer in layers:
         for cell in layer:
@@ -190,15 +191,17 @@ def _stand(layers: Sequence[Sequence[Cell]], down: float) -> float:
     return max((layer[-1].y + layer[-1].height for layer in layers), default=0.0)
 
 
-def _level(layer: Sequence[Cell], forth: bool, down: float) -> None:
-    """Move the cells of a layer level with their neighbours, in their order and with their distance.
+def _align_layer(layer: Sequence[Cell], forth: bool, down: float) -> None:
+    """Align the cells of a layer with their neighbours, keeping order and distance.
 
-    Cells that would overlap are one run, whose place is the mean of what its cells wish: least squares.
+    Cells that would overlap form a run, placed at the mean of the desired positions: least squares.
     """
     runs: list[tuple[float, int, float, list[Cell]]] = []  # the sum of wished tops, cells, height, which
     for cell in layer:
-        wish = _mean([one.middle for one in _others(cell, forth)], cell.middle) - cell.height / 2
-        run = (wish, 1, cell.height, [cell])
+        target = (
+            _mean([neighbour.middle for neighbour in _neighbours(cell, forth)], cell.middle) - cell.height / 2
+        )
+        run = (target, 1, cell.height, [cell])
         while runs and runs[-1][0] / runs[-1][1] + runs[-1][2] + down > run[0] / run[1]:
             total, count, height, cells = runs.pop()
             offset = height + down
@@ -217,80 +220,80 @@ def _points(chain: Sequence[Cell]) -> list[Point]:
         if place:
             points.append((cell.x, cell.middle))
         if place < len(chain) - 1:
-            points.append((cell.x + (cell.room if cell.lane else cell.width), cell.middle))
+            points.append((cell.x + (cell.layer_width if cell.is_dummy else cell.width), cell.middle))
     return points
 
 
-LETTER: Final = 6.7
-"""Points that a letter of the font takes, which has one width."""
-HEAD: Final = 40.0
-"""The height of a box without anything in it: two lines."""
-PAD: Final = 12.0
-LONGEST: Final = 44
-"""Letters of a name; the rest is seen when one points at it."""
-LOOKS: Final = {
+CHAR_WIDTH: Final = 6.7
+"""Points per character of the monospaced font."""
+HEADER_HEIGHT: Final = 40.0
+"""Height of a box without a body: two lines."""
+PADDING: Final = 12.0
+MAX_NAME_LENGTH: Final = 44
+"""Characters of a name; the tooltip has the rest."""
+STYLES: Final = {
     "table": 'fill="#e3eefc" stroke="#3b7dd8"',
     "index": 'fill="#eef7ee" stroke="#2e8b57" stroke-dasharray="5 3"',
     "view": 'fill="#fdf3dc" stroke="#c58a17"',
     "loop": 'fill="#f4effb" stroke="#a48fcf"',
     "plain": 'fill="#ffffff" stroke="#8a97a6"',
 }
-"""Light fills and dark text: they are read on any ground."""
+"""Light fills and dark text are readable on any background."""
 
 
 def svg(graph: Graph) -> str:
-    """The picture, as one element."""
-    inside, width, height = _graph(graph)
-    room = f"{width + 2 * PAD:.0f}", f"{height + 2 * PAD:.0f}"
+    """Return the picture as one element."""
+    inside, width, height = _render_graph(graph)
+    room = f"{width + 2 * PADDING:.0f}", f"{height + 2 * PADDING:.0f}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{room[0]}" height="{room[1]}" '
         f'viewBox="0 0 {room[0]} {room[1]}" style="max-width: 100%; height: auto" '
         'font-family="ui-monospace, DejaVu Sans Mono, Consolas, monospace" font-size="11">'
-        f'<g transform="translate({PAD:.0f} {PAD:.0f})">{inside}</g></svg>'
+        f'<g transform="translate({PADDING:.0f} {PADDING:.0f})">{inside}</g></svg>'
     )
 
 
-def _graph(graph: Graph) -> tuple[str, float, float]:
-    """What is in a graph, and how wide and high that is."""
-    bodies = {box.id: _graph(box.body) for box in graph.boxes if box.body is not None}
+def _render_graph(graph: Graph) -> tuple[str, float, float]:
+    """Return the content of a graph with its width and height."""
+    bodies = {box.id: _render_graph(box.body) for box in graph.boxes if box.body is not None}
     sizes: dict[Hashable, tuple[float, float]] = {
-        box.id: _size(box, bodies.get(box.id)) for box in graph.boxes
+        box.id: _box_size(box, bodies.get(box.id)) for box in graph.boxes
     }
-    layout = layered(sizes, sorted(graph.edges, key=str), across=42, down=12)
+    layout = layout_graph(sizes, sorted(graph.edges, key=str), across=42, down=12)
     lines = "".join(
         f'<path d="{_curve(points)}" fill="none" stroke="#8a97a6" stroke-width="1.2"/>'
         for points in layout.lines
     )
-    boxes = "".join(_box(box, layout, bodies.get(box.id)) for box in graph.boxes)
+    boxes = "".join(_render_box(box, layout, bodies.get(box.id)) for box in graph.boxes)
     return lines + boxes, layout.width, layout.height
 
 
-def _size(box: Box, body: tuple[str, float, float] | None) -> tuple[float, float]:
-    width = LETTER * max(len(_cut(box.name)), len(box.figures)) + 2 * PAD
+def _box_size(box: Box, body: tuple[str, float, float] | None) -> tuple[float, float]:
+    width = CHAR_WIDTH * max(len(_truncate(box.name)), len(box.statistics)) + 2 * PADDING
     if body is None:
-        return width, HEAD
-    return max(width, body[1] + 2 * PAD), HEAD + body[2] + PAD
+        return width, HEADER_HEIGHT
+    return max(width, body[1] + 2 * PADDING), HEADER_HEIGHT + body[2] + PADDING
 
 
-def _box(box: Box, layout: Layout, body: tuple[str, float, float] | None) -> str:
+def _render_box(box: Box, layout: Layout, body: tuple[str, float, float] | None) -> str:
     cell = layout.cells[box.id]
     parts = [
-        f'<g transform="translate({cell.x:.1f} {cell.y:.1f})"><title>{escape(box.about or box.name)}</title>',
-        f'<rect width="{cell.width:.1f}" height="{cell.height:.1f}" rx="4" {LOOKS[box.kind]}/>',
-        f'<text x="{PAD:.0f}" y="17" fill="#17202b">{escape(_cut(box.name))}</text>',
-        f'<text x="{PAD:.0f}" y="32" fill="#57657a">{escape(box.figures)}</text>',
+        f'<g transform="translate({cell.x:.1f} {cell.y:.1f})"><title>{escape(box.tooltip or box.name)}</title>',
+        f'<rect width="{cell.width:.1f}" height="{cell.height:.1f}" rx="4" {STYLES[box.kind]}/>',
+        f'<text x="{PADDING:.0f}" y="17" fill="#17202b">{escape(_truncate(box.name))}</text>',
+        f'<text x="{PADDING:.0f}" y="32" fill="#57657a">{escape(box.statistics)}</text>',
     ]
     if body is not None:
-        parts.append(f'<g transform="translate({PAD:.0f} {HEAD:.0f})">{body[0]}</g>')
+        parts.append(f'<g transform="translate({PADDING:.0f} {HEADER_HEIGHT:.0f})">{body[0]}</g>')
     return "".join((*parts, "</g>"))
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+def _truncate(text: str) -> str:
+    return text if len(text) <= MAX_NAME_LENGTH else f"{text[: MAX_NAME_LENGTH - 1]}…"
 
 
 def _curve(points: Sequence[Point]) -> str:
-    """A smooth line through points."""
+    """Return a smooth path through points."""
     (x, y), *rest = points
     path = f"M{x:.1f} {y:.1f}"
     for right, low in rest:

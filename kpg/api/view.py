@@ -1,4 +1,4 @@
-"""``View``: the contents, changes and cost of a maintained view."""
+"""``LocalView``: the contents, changes and cost of a maintained view."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from kpg.runtime.monitor import Monitor, synchronized
 from kpg.runtime.plan import Plan
 from kpg.runtime.types import Type
 from kpg.session.notification_queue import Handler
-from kpg.session.subscriptions import Callback, Change, Feed, Mailbox, Subscription
+from kpg.session.subscriptions import Callback, Change, ChangeQueue, Feed, Subscription
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -21,42 +21,42 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-class Maintained:
-    """What the database holds of an installed view; ``live`` until it is dropped or replaced."""
+class MaintainedView:
+    """The database's record of an installed view; ``is_live`` until it is dropped or replaced."""
 
     def __init__(
         self,
         name: str,
         sql: str,
-        installed: Installation,
+        installation: Installation,
         reader: Reader,
         feed: Feed,
         plan: Plan | None = None,
     ) -> None:
-        """``plan`` is what computes a collection that was exported, of which there is no ``sql``."""
+        """Record a view. ``plan`` computes an exported collection, which has no ``sql``."""
         self.name = name
         self.sql = sql
         self.plan = plan
-        self.installed = installed
+        self.installation = installation
         self.reader = reader
         self.feed = feed
-        self.live = True
+        self.is_live = True
 
     def count(self) -> int:
-        """The number of rows."""
-        return int(self.installed.rows()[1].sum())
+        """Return the number of rows."""
+        return int(self.installation.rows()[1].sum())
 
 
 @synchronized("name", "sql", "columns", "types", "fetchone", "fetchmany", "fetchall")
 class View(Rows):
-    """A handle on a maintained view. Whatever is read is the state after the last commit.
+    """A handle on a maintained view. All reads return the state after the last commit.
 
     ``fetchall`` and the other reading methods of a result start at the first row each time.
     """
 
     def __init__(
         self,
-        maintained: Maintained,
+        maintained: MaintainedView,
         monitor: Monitor,
         check: Callable[[], None],
         explain: Callable[[str], str],
@@ -65,16 +65,16 @@ class View(Rows):
         self._monitor = monitor
         self._check_database = check
         self._explain = explain
-        self._mailbox: Mailbox | None = None
+        self._queue: ChangeQueue | None = None
 
     @property
     def name(self) -> str:
-        """The view's name."""
+        """Name of the view."""
         return self._maintained.name
 
     @property
     def sql(self) -> str:
-        """The text of the view's query; empty for an exported collection."""
+        """Text of the view's query; empty for an exported collection."""
         return self._maintained.sql
 
     @property
@@ -87,18 +87,18 @@ class View(Rows):
 
     @property
     def stats(self) -> Stats:
-        """Time and arrangements of installing the view, and the time of its last refresh."""
+        """Time and arrangements of the installation, and the time of the last refresh."""
         self._check()
-        return self._maintained.installed.stats
+        return self._maintained.installation.stats
 
     def __len__(self) -> int:
         self._check()
         return self._maintained.count()
 
     def result(self) -> Result:
-        """The present contents, which later commits do not change."""
+        """Return the present contents, which later commits do not change."""
         self._check()
-        return self._maintained.reader.result(*self._maintained.installed.rows())
+        return self._maintained.reader.result(*self._maintained.installation.rows())
 
     def arrow(self) -> "pyarrow.Table":
         return self.result().arrow()
@@ -113,54 +113,54 @@ class View(Rows):
         return self.result()._repr_html_()
 
     def fetchone(self) -> Row | None:
-        """The first row of the present contents, or None."""
+        """Return the first row of the present contents, or None."""
         return self.result().fetchone()
 
     def fetchmany(self, size: int = 1) -> list[Row]:
-        """The first ``size`` rows of the present contents."""
+        """Return the first ``size`` rows of the present contents."""
         return self.result().fetchmany(size)
 
     def fetchall(self) -> list[Row]:
-        """The present contents."""
+        """Return the present contents."""
         return self.result().fetchall()
 
     def to_spark(self) -> Any:
-        """The present contents as a frame of the Spark session of the workers, in no order.
+        """Return the present contents as a frame of the workers' Spark session, in no order.
 
-        Its executors fetch them from the workers, a partition from each, before this returns: later commits
-        do not change it. InterfaceError unless the database was opened with ``spark=``.
+        Its executors fetch one partition from each worker before this returns, so that later commits do not
+        change it. InterfaceError unless the database was opened with ``spark=``.
         """
-        from kpg.runtime.spark.stage import frame  # lazy: pyspark is an optional dependency
+        from kpg.runtime.spark.stage import make_frame  # lazy: pyspark is an optional dependency
 
         self._check()
         reader = self._maintained.reader
         nothing = reader.result(np.empty((len(reader.types), 0), np.int64), np.empty(0, np.int64)).arrow()
-        with self._maintained.installed.offered(reader.names, reader.visible_types) as offered:
-            return frame(offered, nothing)
+        with self._maintained.installation.export(reader.names, reader.visible_types) as offered:
+            return make_frame(offered, nothing)
 
     def as_of(self, epoch: "int | str | datetime") -> Result:
-        """The contents after an epoch, or at a moment; ProgrammingError unless that is kept."""
+        """Return the contents as of an epoch or a moment; ProgrammingError without that history."""
         self._check()
-        return self._maintained.feed.then(self.name, epoch)
+        return self._maintained.feed.contents_as_of(self.name, epoch)
 
     def changes(
         self, snapshot: bool = True, *, since: "int | str | datetime | None" = None
     ) -> Iterator[Change]:
-        """What changed since this handle's last call, as ``(row, time, diff)`` in order of time.
+        """Return the changes since this handle's last call, as ``(row, time, diff)`` in order of time.
 
-        ``time`` is the epoch of the transaction, ``diff`` how often the row appeared (negative: went).
-        The first call starts recording; it gives the present contents as changes, or nothing without
-        ``snapshot``. With ``since``, what changed after that epoch or moment, whoever asked before;
-        ProgrammingError unless that is kept (see ``history`` of :func:`kpg.connect`).
+        ``time`` is the epoch of the transaction, ``diff`` the multiplicity of the row, negative for
+        deletions. The first call starts recording. It returns the present contents as changes, or nothing
+        without ``snapshot``. With ``since``, it returns the changes after that epoch or moment, independent
+        of earlier calls; ProgrammingError without that history (see ``history`` of :func:`kpg.connect`).
         """
         self._check()
         feed = self._maintained.feed
         if since is not None:
-            return iter(feed.since(self.name, since))
-        if self._mailbox is None:
-            self._mailbox = feed.mailbox()
+            return iter(feed.changes_since(self.name, since))
+        if self._queue is None:
+            self._queue = feed.open_queue()
             return iter(feed.snapshot() if snapshot else [])
-        updates, self._mailbox.waiting = self._mailbox.waiting, []
+        updates, self._queue.unread = self._queue.unread, []
         return iter(feed.changes(updates))
 
     def subscribe(
@@ -172,28 +172,27 @@ class View(Rows):
     ) -> Subscription:
         """Call ``callback`` with a list of ``(row, time, diff)`` after each commit that changes the view.
 
-        With ``since``, first with what changed after that epoch or moment, if anything did.
-
-        An exception of the callback leaves the commit as it is: the logger ``kpg`` and ``on_error`` get it.
-        After 10 failing calls in a row the callback is unsubscribed.
+        With ``since``, call it first with the changes after that epoch or moment, if there are any. An
+        exception of the callback does not affect the commit: the logger ``kpg`` and ``on_error`` receive
+        it. After 10 consecutive failures the callback is unsubscribed.
         """
         self._check()
         feed = self._maintained.feed
-        before = [] if since is None else feed.since(self.name, since)
+        before = [] if since is None else feed.changes_since(self.name, since)
         subscription = feed.subscribe(callback, on_error=on_error)
         if before:
-            subscription.tell(before)
+            subscription.deliver(before)
         return subscription
 
     def explain(self, stage: str = "physical") -> str:
-        """The view's plan at a stage of compilation, as EXPLAIN prints it; of an export the physical one."""
+        """Return the view's plan at a stage of compilation, as EXPLAIN prints it."""
         check_argument("stage", stage, str, "the name of a stage of compilation")
         self._check()
         return self._explain(stage)
 
     def _check(self) -> None:
         self._check_database()
-        if not self._maintained.live:
+        if not self._maintained.is_live:
             raise InterfaceError(
                 f"view {self.name} was dropped or replaced", hint=f'get it again with db.view("{self.name}")'
             )

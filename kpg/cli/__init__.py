@@ -8,13 +8,13 @@ import gc
 import os
 import sys
 
-from kpg.gc_pause import collector_at_rest
+from kpg.gc_pause import pause_collector
 
 
 def main() -> None:
-    """Run the command line and exit: 0 well, 1 an error, 2 wrong usage, 130 interrupted."""
-    atexit.register(_leave)
-    with collector_at_rest():
+    """Run the command line and exit: 0 for success, 1 for an error, 2 for wrong usage, 130 if interrupted."""
+    atexit.register(_skip_final_collection)
+    with pause_collector():
         from kpg.cli.commands import app  # lazy: imported while the collector rests
         from kpg.runtime.errors import Error  # lazy: imported while the collector rests
 
@@ -27,15 +27,15 @@ def main() -> None:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
-        # The reader of a pipe went away; without this, flushing at exit would complain again.
+        # The reader of the pipe has closed it; without this, flushing at exit would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
 
 
-def _leave() -> None:
-    """End without looking for cycles, which takes longer than a short command: the memory goes as a whole.
+def _skip_final_collection() -> None:
+    """Skip the garbage collection at exit, which takes longer than a short command.
 
-    Not where there is DuckDB: its binding says at the end what was not given back piece by piece.
+    Not with DuckDB, whose binding reports objects that were not freed.
     """
     if "duckdb" not in sys.modules:
         gc.freeze()

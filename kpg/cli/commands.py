@@ -35,13 +35,13 @@ A script stops at the first error.
 
 Examples:
 
-[green]$ kpg sql[/green]    a prompt; .help lists what it knows
+[green]$ kpg sql[/green]    a prompt; .help lists its commands
 
 [green]$ kpg sql report.sql[/green]    run a script
 
 [green]$ kpg sql -c "SELECT 1 + 1"[/green]    run one statement
 
-[green]$ kpg sql --folder shop[/green]    a prompt; the folder is made if it is not there
+[green]$ kpg sql --folder shop[/green]    a prompt; the folder is created if it does not exist
 
 [green]$ kpg sql --format csv load_and_query.sql > answer.csv[/green]    for other programs
 """
@@ -50,7 +50,7 @@ EXPLAIN_HELP = """
 Show how queries are computed and kept up to date, and what a change costs each step.
 
 [bold]QUERY[/bold] is a file with SQL, or the SQL itself. Its queries are explained, the rest is run.
-With --folder it is about the database there, and may be the name of a view.
+With --folder it is planned in that database, and may be the name of a view.
 
 Examples:
 
@@ -74,9 +74,9 @@ Examples:
 """
 
 SERVE_HELP = """
-Serve a database to many clients: psql and whatever else speaks Postgres' protocol.
+Serve a database to many clients: psql and other clients of Postgres' protocol.
 
-Clients log in with a password, which is taken from the environment ([bold]KPG_PASSWORD[/bold]).
+Clients log in with a password from the environment variable [bold]KPG_PASSWORD[/bold].
 
 Examples:
 
@@ -92,15 +92,15 @@ Examples:
 
 [green]$ kpg serve FOLDER --log-format json --log-level info --log-slow 500ms[/green]    as a service
 
-SIGTERM or Ctrl-C stops it: statements that run have --grace to end, then they are cancelled; open
-transactions are rolled back; a database in a folder writes a checkpoint. Told a second time, it waits no
-more. The exit code is 0 when it has stopped, and 1 if it could not start.
+SIGTERM or Ctrl-C stops it: running statements have --grace to end, then they are canceled; open
+transactions are rolled back; a database in a folder writes a checkpoint. A second signal ends the
+wait. The exit code is 0 when it has stopped, and 1 if it could not start.
 """
 
 INSPECT_HELP = """
-Show what is in the folder of a database: its files, what they are and their bytes, its tables and views.
+Show the content of a database folder: its files with their kinds and sizes, its tables and views.
 
-Nothing is written, and another process may have it open.
+Nothing is written, and another process may have the database open.
 
 Examples:
 
@@ -108,20 +108,20 @@ Examples:
 """
 
 CHECK_HELP = """
-Check a database to the last bit: files by their checksums, indexes by their tables, views by their queries.
+Verify a database: files by their checksums, indexes by their tables, views by their queries.
 
-Nothing is written. The exit code is 1 if anything is wrong. Beside a process that has the database open
-this is about its last commit. No code that the folder names is run: views that call Python functions are
-not compared, and named, unless --imports is given.
+Nothing is written. The exit code is 1 if anything is wrong. If another process has the database open,
+its last commit is checked. No code that the folder names is run: views that call Python functions are
+listed but not compared, unless --imports is given.
 
---repair is for a log that is damaged, so that the database does not open: it cuts the log off behind the
-last commit that can be read, says which records are lost, and keeps what it cut off in files named .damaged.
+--repair is for a damaged log, with which the database does not open: it truncates the log after the
+last readable commit, lists the lost records, and keeps the removed part in files named .damaged.
 
 Examples:
 
 [green]$ kpg check shop[/green]
 
-[green]$ kpg check --repair shop[/green]    give up what is behind the damage of a log
+[green]$ kpg check --repair shop[/green]    lose the commits after the damage of a log
 """
 
 FUNCTIONS_HELP = """
@@ -135,8 +135,8 @@ Examples:
 """
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"kpg {__version__}")
         raise typer.Exit
 
@@ -163,20 +163,22 @@ def sql(
     command: Annotated[
         str | None, typer.Option("-c", "--command", metavar="TEXT", help="Run this text.", show_default=False)
     ] = None,
-    form: Annotated[Format, typer.Option("--format", "-f", help="How to print rows.")] = Format.TABLE,
+    output_format: Annotated[
+        Format, typer.Option("--format", "-f", help="How to print rows.")
+    ] = Format.TABLE,
     folder: Annotated[
         str | None,
         typer.Option("--folder", "-d", metavar="FOLDER", help="The database there.", show_default=False),
     ] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Beside who has it open.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Only read the folder.")] = False,
 ) -> None:
-    raise typer.Exit(run_command(file, command, form, _prompt, folder, read_only=read_only))
+    raise typer.Exit(run_command(file, command, output_format, _prompt, folder, read_only=read_only))
 
 
-def _prompt(db: "Database", form: Format) -> int:
+def _prompt(db: "Database", output_format: Format) -> int:
     from kpg.cli.sql_prompt import Prompt  # lazy: prompt_toolkit is an optional dependency
 
-    return Prompt(db, form).run()
+    return Prompt(db, output_format).run()
 
 
 @app.command("explain", help=EXPLAIN_HELP)
@@ -219,7 +221,7 @@ def tpch(
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where the data is kept.", show_default="a cache folder"),
+        typer.Option(metavar="DIR", help="Folder of the generated data.", show_default="a cache folder"),
     ] = None,
     json: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the figures here.", show_default=False)
@@ -228,8 +230,8 @@ def tpch(
 ) -> None:
     from rich.console import Console  # lazy: it takes longer than the help that is shown without it
 
-    numbers = query_numbers(queries)
-    with needing("tpch", "duckdb", "tpchgen_cli"):
+    numbers = parse_query_numbers(queries)
+    with require_extra("tpch", "duckdb", "tpchgen_cli"):
         from kpg.tpch.job import run  # lazy: duckdb is an optional dependency
     code = run(
         scale=scale,
@@ -251,18 +253,18 @@ def serve(
         typer.Argument(metavar="[FOLDER]", help="A durable database; without one it is in memory."),
     ] = None,
     listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0 takes a free one.")
+        str, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 for a free port.")
     ] = "127.0.0.1:5433",
     http: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="HTTP, and a page that shows it all.", show_default=False),
+        typer.Option(metavar="HOST:PORT", help="Also serve HTTP and the web page.", show_default=False),
     ] = None,
     socket: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="A folder for a socket, too: psql -h DIR.", show_default=False),
+        typer.Option(metavar="DIR", help="Folder of a Unix socket: psql -h DIR.", show_default=False),
     ] = None,
-    trust: Annotated[bool, typer.Option("--trust", help="Ask for no password.")] = False,
-    user: Annotated[str, typer.Option(metavar="NAME", help="Whose the password is.")] = "kpg",
+    trust: Annotated[bool, typer.Option("--trust", help="Require no password.")] = False,
+    user: Annotated[str, typer.Option(metavar="NAME", help="The user with the password.")] = "kpg",
     certificate: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A certificate, for TLS.", show_default=False)
     ] = None,
@@ -272,32 +274,30 @@ def serve(
     ] = None,
     statement_memory_limit: Annotated[
         str,
-        typer.Option(metavar="SIZE", help="For each statement: half of what there is, 0 for none."),
+        typer.Option(metavar="SIZE", help="Per statement; default half the memory, 0 for none."),
     ] = "",
     history: Annotated[
-        str | None, typer.Option(metavar="SPAN", help='Of the past to keep, as "1 hour".', show_default=False)
+        str | None, typer.Option(metavar="SPAN", help='History to keep, as "1 hour".', show_default=False)
     ] = None,
     synchronous: Annotated[
         str, typer.Option(metavar="MODE", help="full, normal or off: when commits are on the disk.")
     ] = "full",
-    workers: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Processes that keep views up to date together.")
-    ] = 1,
+    workers: Annotated[int, typer.Option(metavar="N", min=1, help="Processes that maintain the views.")] = 1,
     max_connections: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Clients at once; others are refused.")
+        int, typer.Option(metavar="N", min=1, help="Connections at the same time.")
     ] = 1_000,
     grace: Annotated[
-        str, typer.Option(metavar="TIME", help="For statements to end when it is told to stop.")
+        str, typer.Option(metavar="TIME", help="For running statements to end at a stop.")
     ] = "10s",
     superuser_reserved_connections: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Of these, for superusers only.")
+        int, typer.Option(metavar="N", min=0, help="Reserved for superusers.")
     ] = 3,
     query_processes: Annotated[
         int, typer.Option(metavar="N", min=0, help="Long queries that run beside the engine at once.")
     ] = 2,
     log_slow: Annotated[
         str,
-        typer.Option(metavar="TIME", help="Log statements that take as long: 500ms, 2s.", show_default=False),
+        typer.Option(metavar="TIME", help="Log slow statements, from 500ms, 2s, ...", show_default=False),
     ] = "",
     log_format: Annotated[str, typer.Option(metavar="FORM", help="text or json.")] = "text",
     log_level: Annotated[
@@ -305,11 +305,11 @@ def serve(
     ] = "warning",
     log_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Instead of standard error; may be rotated.", show_default=False),
+        typer.Option(metavar="FILE", help="Log file; default standard error.", show_default=False),
     ] = None,
 ) -> None:
 
-    with needing("server", "pygwire"):
+    with require_extra("server", "pygwire"):
         from kpg.cli.serve import run_serve  # lazy: help does without it
     run_serve(
         folder,
@@ -356,7 +356,7 @@ def check(
         bool, typer.Option("--imports", help="Import the Python functions that the folder names.")
     ] = False,
     repairs: Annotated[
-        bool, typer.Option("--repair", help="Cut a damaged log off first: later commits are lost.")
+        bool, typer.Option("--repair", help="First truncate a damaged log; later commits are lost.")
     ] = False,
 ) -> None:
     from kpg.cli.folders import run_check  # lazy: help does without it
@@ -374,10 +374,10 @@ def functions(
         bool, typer.Option("--markdown", help="Print the page docs/reference/functions.md.")
     ] = False,
 ) -> None:
-    from kpg.cli.functions import as_markdown, list_functions  # lazy: help does without it
+    from kpg.cli.functions import format_functions_page, list_functions  # lazy: help does without it
 
     if markdown:
-        typer.echo(as_markdown(), nl=False)
+        typer.echo(format_functions_page(), nl=False)
     else:
         raise typer.Exit(list_functions(pattern))
 
@@ -386,8 +386,8 @@ app.add_typer(datalog, name="datalog")
 
 
 @contextmanager
-def needing(extra: str, *packages: str) -> Iterator[None]:
-    """Imports in the block may fail for want of ``packages``, which the named extra brings."""
+def require_extra(extra: str, *packages: str) -> Iterator[None]:
+    """Convert an ImportError for one of ``packages`` to an error that names the extra to install."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -398,14 +398,17 @@ def needing(extra: str, *packages: str) -> Iterator[None]:
         ) from error
 
 
-def query_numbers(text: str | None) -> list[int]:
-    """``"3,5,18"`` as numbers, ``"1-3"`` as all between; none for None. Wrong usage ends the command."""
+def parse_query_numbers(text: str | None) -> list[int]:
+    """Parse a list of TPC-H queries such as ``3,5,18`` or ``1-3``; empty for None.
+
+    Raises typer.BadParameter if it is invalid.
+    """
     numbers: list[int] = []
     for part in (text or "").replace(" ", "").split(","):
-        first, dash, last = part.partition("-")
+        first, hyphen, last = part.partition("-")
         if not part:
             continue
-        if not first.isdigit() or (dash and not last.isdigit()):
+        if not first.isdigit() or (hyphen and not last.isdigit()):
             raise typer.BadParameter(f"{part!r} is not a query number", param_hint="--queries")
         numbers.extend(range(int(first), int(last or first) + 1))
     for number in numbers:

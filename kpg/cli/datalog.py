@@ -41,7 +41,7 @@ Examples:
 """
 
 CHECK_HELP = """
-Say what is wrong or suspicious in a Datalog [bold]PROGRAM[/bold]. The exit code is 1 if there are errors.
+Print the errors and warnings of a Datalog [bold]PROGRAM[/bold]. The exit code is 1 if there are errors.
 
 Examples:
 
@@ -55,7 +55,7 @@ Type rules, facts, goals and updates at a prompt, beginning with a [bold]PROGRAM
 
 Examples:
 
-[green]$ kpg datalog repl[/green]    .help says what it takes
+[green]$ kpg datalog repl[/green]    .help lists its commands
 
 [green]$ kpg datalog repl paths.dl -F facts[/green]
 """
@@ -64,13 +64,13 @@ ProgramFile = Annotated[Path, typer.Argument(metavar="PROGRAM", help="A .dl file
 Facts = Annotated[Path, typer.Option("--facts", "-F", metavar="DIR", help="Where .input reads.")]
 Schema = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="SQL to run before: tables that rules read.", show_default=False),
+    typer.Option(metavar="FILE", help="SQL that creates tables that rules read.", show_default=False),
 ]
 
 
 Include = Annotated[
     list[str] | None,
-    typer.Option("--include-dir", "-I", metavar="DIR", help="Where #include looks too.", show_default=False),
+    typer.Option("--include-dir", "-I", metavar="DIR", help="Search here for #include.", show_default=False),
 ]
 Macros = Annotated[
     list[str] | None,
@@ -78,52 +78,52 @@ Macros = Annotated[
 ]
 
 
-def _unused(*names: str) -> Any:
-    """An option of ``souffle``'s that changes nothing here, which is said if it is given."""
-    return typer.Option(*names, hidden=True, callback=_tell_unused)
+def _ignored_option(*names: str) -> Any:
+    """Return an option of ``souffle`` that has no effect here; using it prints a note."""
+    return typer.Option(*names, hidden=True, callback=_warn_ignored)
 
 
-def _tell_unused(context: typer.Context, parameter: typer.CallbackParam, value: str | None) -> str | None:
+def _warn_ignored(context: typer.Context, parameter: typer.CallbackParam, value: str | None) -> str | None:
     if value and not context.resilient_parsing:
         print(
-            f"{parameter.opts[0]} has no effect: {WHY_UNUSED.get(parameter.name or '', ELSE)}",
+            f"{parameter.opts[0]} has no effect: {IGNORED_REASONS.get(parameter.name or '', DEFAULT_REASON)}",
             file=sys.stderr,
         )
     return value
 
 
-ELSE = "it is about how souffle compiles"
-WHY_UNUSED = {
+DEFAULT_REASON = "it controls the compiler of souffle"
+IGNORED_REASONS = {
     "profile": "see PROFILE in SQL, and kpg serve --http",
     "provenance": "see .explain at the prompt of kpg datalog repl, and db.explain_row",
     "library": "functions are Python's: -l functions.py",
-    "program_file": "programs are run, not written",
+    "program_file": "programs are run, not printed",
 }
 
 
-def _macros(given: list[str] | None) -> dict[str, str]:
-    """Macros as Soufflé's users give them: several in one, a name alone is 1."""
-    parts = (part.partition("=") for text in given or () for part in text.split())
+def _parse_macros(texts: list[str] | None) -> dict[str, str]:
+    """Parse macros as Soufflé does: a text may hold several, and a name alone means 1."""
+    parts = (part.partition("=") for text in texts or () for part in text.split())
     return {name: body if sign else "1" for name, sign, body in parts}
 
 
-def _opened(schema: Path | None) -> "Database":
-    """A database with the tables of a script."""
+def _open_database(schema: Path | None) -> "Database":
+    """Return an in-memory database after running a script."""
     db = kpg.connect()
     if schema is not None:
         db.sql(read_script(str(schema)))
     return db
 
 
-def _functions(path: Path) -> dict[str, Callable[..., Any]]:
-    """The functions that a file of Python defines."""
-    found = runpy.run_path(str(path))
-    return {name: value for name, value in found.items() if callable(value)}
+def _load_functions(path: Path) -> dict[str, Callable[..., Any]]:
+    """Return the callables that a Python file defines."""
+    namespace = runpy.run_path(str(path))
+    return {name: value for name, value in namespace.items() if callable(value)}
 
 
-def _pragmas(given: list[str] | None) -> str:
-    """The text of pragmas that are given beside the program's."""
-    pairs = (part.partition(":") for text in given or () for part in text.split(";"))
+def _format_pragmas(texts: list[str] | None) -> str:
+    """Return the Datalog text of ``KEY:VALUE`` pragmas."""
+    pairs = (part.partition(":") for text in texts or () for part in text.split(";"))
     return "".join(f'\n.pragma "{key}" "{value}"' for key, _, value in pairs)
 
 
@@ -131,7 +131,7 @@ def _warn(message: str) -> None:
     print(f"warning: {message}", file=sys.stderr)
 
 
-def _no_warning(message: str) -> None:
+def _ignore_warning(message: str) -> None:
     return
 
 
@@ -180,48 +180,50 @@ def run(
     legacy: Annotated[
         bool, typer.Option("--legacy", help="As the pragma: heads take values of types above their columns'.")
     ] = False,
-    profile: Annotated[str | None, _unused("--profile", "-p")] = None,
-    report: Annotated[str | None, _unused("--debug-report", "-r")] = None,
-    provenance: Annotated[str | None, _unused("--provenance", "-t")] = None,
-    generated: Annotated[str | None, _unused("--generate", "-g", "--generate-many", "-G")] = None,
-    program_file: Annotated[str | None, _unused("--dl-program", "-o")] = None,
-    library: Annotated[str | None, _unused("--library-dir", "-L")] = None,
-    disabled: Annotated[str | None, _unused("--disable-transformers", "-z")] = None,
-    preprocessor: Annotated[str | None, _unused("--preprocessor")] = None,
-    form: Annotated[Format, typer.Option("--format", "-f", help="How to print answers.")] = Format.TABLE,
+    profile: Annotated[str | None, _ignored_option("--profile", "-p")] = None,
+    report: Annotated[str | None, _ignored_option("--debug-report", "-r")] = None,
+    provenance: Annotated[str | None, _ignored_option("--provenance", "-t")] = None,
+    generated: Annotated[str | None, _ignored_option("--generate", "-g", "--generate-many", "-G")] = None,
+    program_file: Annotated[str | None, _ignored_option("--dl-program", "-o")] = None,
+    library: Annotated[str | None, _ignored_option("--library-dir", "-L")] = None,
+    disabled: Annotated[str | None, _ignored_option("--disable-transformers", "-z")] = None,
+    preprocessor: Annotated[str | None, _ignored_option("--preprocessor")] = None,
+    output_format: Annotated[
+        Format, typer.Option("--format", "-f", help="How to print answers.")
+    ] = Format.TABLE,
 ) -> None:
     from kpg.compiler.datalog.preprocessor import Setting  # lazy: Datalog loads on first use
     from kpg.datalog.dispatch import install  # lazy: Datalog loads on first use
-    from kpg.datalog.output_files import write as write_outputs  # lazy: Datalog loads on first use
-    from kpg.datalog.transcript import play  # lazy: Datalog loads on first use
+    from kpg.datalog.output_files import write_outputs as write_outputs  # lazy: Datalog loads on first use
+    from kpg.datalog.transcript import run_transcript  # lazy: Datalog loads on first use
 
-    with _opened(schema) as db:
+    with _open_database(schema) as db:
         more = [f"magic-transform:{magic}"] if magic else []
         more += ["legacy"] if legacy else []
-        text = read_script(str(program)) + _pragmas([*(pragma or ()), *more])
+        text = read_script(str(program)) + _format_pragmas([*(pragma or ()), *more])
         installed = install(
             db._engine,
             db._check_open,
             text,
             filename=str(program),
             facts=str(facts),
-            setting=Setting(tuple(include or ()), tuple(_macros(macros).items())),
-            functors=None if functors is None else _functions(functors),
-            missing=_no_warning if no_warn else _warn,
+            setting=Setting(tuple(include or ()), tuple(_parse_macros(macros).items())),
+            functors=None if functors is None else _load_functions(functors),
+            report_missing=_ignore_warning if no_warn else _warn,
         )
         for warning in () if no_warn else installed.warnings:
             print(warning.text(), file=sys.stderr)
         if transcript is not None:
-            play(installed, read_script(str(transcript)), str(transcript), facts, sys.stdout)
+            run_transcript(installed, read_script(str(transcript)), str(transcript), facts, sys.stdout)
         elif installed.takes_commands and not sys.stdin.isatty():
-            play(installed, sys.stdin.read(), "<stdin>", facts, sys.stdout)
+            run_transcript(installed, sys.stdin.read(), "<stdin>", facts, sys.stdout)
         write_outputs(installed, output, sys.stdout)
         for goal in installed.goals:
             if not goal.parameters:
-                write(goal(), form, sys.stdout)
+                write(goal(), output_format, sys.stdout)
             else:
                 names = ", ".join(f"${name}" for name in goal.parameters)
-                print(f"a goal with parameters ({names}) is not asked: see kpg datalog repl", file=sys.stderr)
+                print(f"a goal with parameters ({names}) is skipped: see kpg datalog repl", file=sys.stderr)
 
 
 @datalog.command("check", help=CHECK_HELP)
@@ -237,9 +239,9 @@ def check(
     from kpg.compiler.datalog.preprocessor import Setting  # lazy: Datalog loads on first use
 
     try:
-        with _opened(schema) as db:
+        with _open_database(schema) as db:
             catalog = db._engine.catalog
-            setting = Setting(tuple(include or ()), tuple(_macros(macros).items()))
+            setting = Setting(tuple(include or ()), tuple(_parse_macros(macros).items()))
             text = read_script(str(program))
             found = check_text(text, catalog, file=str(program), setting=setting).warnings
     except DatalogError as error:
@@ -250,12 +252,12 @@ def check(
     else:
         for one in found:
             print(one.text() if one.severity == "warning" else f"error: {one.text()}", end="\n\n")
-        print(f"{program}: {_counted(errors, 'error')}, {_counted(len(found) - errors, 'warning')}")
+        print(f"{program}: {_count_nouns(errors, 'error')}, {_count_nouns(len(found) - errors, 'warning')}")
     raise typer.Exit(1 if errors else 0)
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def _count_nouns(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 @datalog.command("repl", help=REPL_HELP)
@@ -265,14 +267,16 @@ def repl(
     ] = None,
     facts: Facts = Path("."),
     schema: Schema = None,
-    form: Annotated[Format, typer.Option("--format", "-f", help="How to print answers.")] = Format.TABLE,
+    output_format: Annotated[
+        Format, typer.Option("--format", "-f", help="How to print answers.")
+    ] = Format.TABLE,
 ) -> None:
     from kpg.cli.datalog_prompt import DatalogPrompt  # lazy: prompt_toolkit is an optional dependency
 
-    with _opened(schema) as db:
-        prompt = DatalogPrompt(db, form)
+    with _open_database(schema) as db:
+        prompt = DatalogPrompt(db, output_format)
         if program is not None:
             prompt.install(read_script(str(program)), str(program), facts)
         if sys.stdin.isatty():
             raise typer.Exit(prompt.run())
-        prompt.script(sys.stdin.read())
+        prompt.run_script(sys.stdin.read())

@@ -11,10 +11,10 @@ from prompt_toolkit.completion import WordCompleter
 
 from kpg.api.result import Rows
 from kpg.cli.output import Format, write
-from kpg.cli.script import WORDS, duration
-from kpg.cli.sql_prompt import bindings, converse, history
+from kpg.cli.script import BARE_COMMANDS, format_duration
+from kpg.cli.sql_prompt import enter_key_bindings, open_history, run_prompt_loop
 from kpg.compiler.datalog.preprocessor import blank_comments
-from kpg.datalog.dispatch import only_adds
+from kpg.datalog.dispatch import has_only_goals_and_updates
 from kpg.runtime.errors import Error, InterfaceError
 
 if TYPE_CHECKING:
@@ -45,41 +45,43 @@ STATEMENTS: Final = (
     "comp|decl|functor|init|input|lattice|limitsize|number_type|output|override|plan|pragma|printsize|query|"
     "symbol_type|type"
 )
-UNKNOWN: Final = re.compile(rf"\.(?!(?:{STATEMENTS})\b)[a-z]\w*")
-"""The beginning of what is neither a command nor a statement of the language."""
+UNKNOWN_COMMAND: Final = re.compile(rf"\.(?!(?:{STATEMENTS})\b)[a-z]\w*")
+"""Matches the beginning of an entry that is neither a command nor a statement."""
 QUOTED: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 
 
 class DatalogPrompt:
-    """A session: one program that grows with what is typed."""
+    """Prompt for one program, which every entry extends or queries."""
 
-    def __init__(self, db: "Database", form: Format, session: "PromptSession[str] | None" = None) -> None:
+    def __init__(
+        self, db: "Database", output_format: Format, session: "PromptSession[str] | None" = None
+    ) -> None:
         self._db = db
-        self._form = form
-        self._timing = form is Format.TABLE
+        self._output_format = output_format
+        self._shows_time = output_format is Format.TABLE
         self._program = db.datalog("")
         self._session = session
 
     def install(self, text: str, filename: str, facts: Path) -> None:
-        """Begin with a program from a file."""
+        """Replace the program by one from a file, and answer its goals."""
         self._program = self._db.datalog(text, filename=filename, facts=facts)
         self._answer_goals()
 
     def run(self) -> int:
-        """Read and run statements until the end; the exit code."""
+        """Run entries until the end, and return the exit code."""
         session = self._session or PromptSession(
-            history=history("datalog_history"),
+            history=open_history("datalog_history"),
             completer=WordCompleter(lambda: sorted(self._db.names()), sentence=False),
             complete_while_typing=False,
             multiline=True,
-            key_bindings=bindings(is_complete),
+            key_bindings=enter_key_bindings(is_complete),
             prompt_continuation="...> ",
         )
         print("kpg Datalog, in memory: .help for help, .quit to leave")
-        return converse(session, self.execute)
+        return run_prompt_loop(session, self.execute)
 
-    def script(self, text: str) -> None:
-        """Run what came through a pipe, an entry at a time; raises its first error."""
+    def run_script(self, text: str) -> None:
+        """Run the entries of a text. Raises the first error."""
         entry = ""
         for line in text.splitlines(keepends=True):
             entry += line
@@ -90,7 +92,7 @@ class DatalogPrompt:
         self._run(entry.strip())
 
     def execute(self, text: str) -> bool:
-        """Run one entry and print its outcome or error; False if it asks to leave."""
+        """Run one entry and print its result or error. Returns False if it ends the session."""
         try:
             return self._run(text.strip())
         except Error as error:
@@ -100,15 +102,15 @@ class DatalogPrompt:
         return True
 
     def _run(self, text: str) -> bool:
-        command = COMMAND.fullmatch(f".{text}" if text.lower() in WORDS else text)
+        command = COMMAND.fullmatch(f".{text}" if text.lower() in BARE_COMMANDS else text)
         if command is not None:
-            return self._command(command[1], command[2].strip())
-        unknown = UNKNOWN.match(text)
+            return self._run_command(command[1], command[2].strip())
+        unknown = UNKNOWN_COMMAND.match(text)
         if unknown is not None:
             raise InterfaceError(f"unknown command {unknown[0]}", hint=".help lists them")
         if not text:
             return True
-        if only_adds(text, "", self._program.engine.catalog):
+        if has_only_goals_and_updates(text, "", self._program.engine.catalog):
             self._add(text)
         else:
             self._program.extend(text)
@@ -124,7 +126,7 @@ class DatalogPrompt:
         self._answer_goals()
 
     def _answer_goals(self) -> None:
-        """Ask what was given as ``?-``, once."""
+        """Answer each new goal of the program once."""
         try:
             for goal in self._program.goals:
                 started = time.perf_counter()
@@ -133,11 +135,11 @@ class DatalogPrompt:
             self._program.drop_goals()
 
     def _show(self, rows: Rows, started: float) -> None:
-        write(rows, self._form, sys.stdout)
-        if self._timing:
-            print(f"time: {duration(time.perf_counter() - started)}")
+        write(rows, self._output_format, sys.stdout)
+        if self._shows_time:
+            print(f"time: {format_duration(time.perf_counter() - started)}")
 
-    def _command(self, name: str, argument: str) -> bool:
+    def _run_command(self, name: str, argument: str) -> bool:
         match name:
             case "help":
                 print(HELP)
@@ -145,7 +147,7 @@ class DatalogPrompt:
                 print(self._db.tables())
                 print(self._db.views())
             case "program":
-                for relation in self._program.installed.views:
+                for relation in self._program.installation.views:
                     print(self._program.explain(relation, "rules"))
             case "explain" if not argument:
                 raise InterfaceError("nothing to explain", hint=".explain tc(1, 4) or .explain ?- tc(1, x).")
@@ -162,16 +164,21 @@ class DatalogPrompt:
 
 
 def is_complete(text: str) -> bool:
-    """Whether an entry can be run: nothing, a command, or statements that have come to their end."""
+    """Return whether an entry can run: it is empty, a command, or complete statements."""
     blanked, unclosed = blank_comments(text)
     if unclosed is not None:
         return False
     stripped = blanked.strip()
-    if not stripped or COMMAND.fullmatch(stripped) or UNKNOWN.match(stripped) or stripped.lower() in WORDS:
+    if (
+        not stripped
+        or COMMAND.fullmatch(stripped)
+        or UNKNOWN_COMMAND.match(stripped)
+        or stripped.lower() in BARE_COMMANDS
+    ):
         return True
-    plain = QUOTED.sub('""', stripped)
-    if plain.count("{") > plain.count("}") or plain.count("(") > plain.count(")"):
+    unquoted = QUOTED.sub('""', stripped)
+    if unquoted.count("{") > unquoted.count("}") or unquoted.count("(") > unquoted.count(")"):
         return False
-    if plain.endswith((".", "}")):
+    if unquoted.endswith((".", "}")):
         return True
-    return DIRECTIVE.match(plain.splitlines()[-1].strip()) is not None
+    return DIRECTIVE.match(unquoted.splitlines()[-1].strip()) is not None

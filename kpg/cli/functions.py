@@ -11,47 +11,50 @@ from rich.text import Text
 from kpg.runtime.functions import (
     Accumulable,
     Basic,
-    Composed,
-    Folded,
+    Composite,
     Hierarchical,
+    Invertible,
     Maintenance,
     aggregates,
     functions,
     window_functions,
 )
 from kpg.runtime.functions.table_functions import row_functions
-from kpg.runtime.scalar import spelling
+from kpg.runtime.scalar import function_text
 
 INTERNAL: Final = frozenset({"order_word"})
-"""What the planner alone calls."""
+"""Functions that only the planner calls."""
 
 
 def list_functions(pattern: str | None) -> int:
-    """Print the functions that ``pattern`` (any case) occurs in; 1 if there is none."""
-    wanted = (pattern or "").lower()
+    """Print the functions whose name or description contains ``pattern``, in any case.
+
+    Returns 1 if there are none.
+    """
+    text = (pattern or "").lower()
     console = Console(highlight=False)
-    found = False
+    has_match = False
     for name, accepts, doc, example in _entries():
-        if wanted in f"{name} {doc}".lower():
-            found = True
+        if text in f"{name} {doc}".lower():
+            has_match = True
             console.print(Text.assemble((name, "bold"), "  takes ", accepts))
             console.print(Padding(Text(doc), (0, 0, 0, 4)))
             if example:
                 console.print(Padding(Text(example, style="green"), (0, 0, 0, 4)))
-    if not found:
+    if not has_match:
         console.print(Text(f'no function has "{pattern}" in its name or description'))
-    return 0 if found else 1
+    return 0 if has_match else 1
 
 
 def _entries() -> Iterator[tuple[str, str, str, str]]:
-    for function in sorted(functions(), key=lambda function: spelling(function.name)):
+    for function in sorted(functions(), key=lambda function: function_text(function.name)):
         example = next((f"{text} = {value}" for text, value in function.examples.items()), "")
         if function.name not in INTERNAL:
             accepts = ", or ".join((function.accepts, *function.also))
-            yield spelling(function.name), accepts, function.doc, example
-    for maker in row_functions():
-        example = next((f"{text}: {rows or 'no rows'}" for text, rows in maker.examples.items()), "")
-        yield maker.name, maker.accepts, maker.doc, example
+            yield function_text(function.name), accepts, function.doc, example
+    for table_function in row_functions():
+        example = next((f"{text}: {rows or 'no rows'}" for text, rows in table_function.examples.items()), "")
+        yield table_function.name, table_function.accepts, table_function.doc, example
     for aggregate in aggregates():
         example = next((f"of {rows}: {value}" for rows, value in aggregate.examples.items()), "")
         yield aggregate.name, aggregate.accepts, aggregate.doc, example
@@ -59,8 +62,8 @@ def _entries() -> Iterator[tuple[str, str, str, str]]:
 
 CHANGE_COSTS: Final[dict[type[Maintenance], str]] = {
     Accumulable: "O(change)",
-    Folded: "O(change), state in Python",
-    Composed: "as much as its parts, such as sum and count",
+    Invertible: "O(change), state in Python",
+    Composite: "as much as its parts, such as sum and count",
     Hierarchical: "O(log group)",
     Basic: "O(group)",
 }
@@ -74,13 +77,13 @@ Names are those of Postgres 16, with some of DuckDB. Postgres' names of operator
 """
 
 
-def as_markdown() -> str:
+def format_functions_page() -> str:
     """Return the names of all functions as the page docs/reference/functions.md."""
-    spelled = {function.name: spelling(function.name) for function in functions()}
-    operators = {text.partition("(")[0] for name, text in spelled.items() if name != text}
+    sql_names = {function.name: function_text(function.name) for function in functions()}
+    operators = {text.partition("(")[0] for name, text in sql_names.items() if name != text}
     sections = {
         "Operators": sorted(operators),
-        "Scalar functions": sorted({name for name, text in spelled.items() if name == text} - INTERNAL),
+        "Scalar functions": sorted({name for name, text in sql_names.items() if name == text} - INTERNAL),
         "Set-returning functions": sorted(maker.name for maker in row_functions()),
         "Window functions": sorted(function.name for function in window_functions()),
     }
@@ -89,7 +92,9 @@ def as_markdown() -> str:
         page += [f"## {title}", "", "```text", *textwrap.wrap(" ".join(names), 110), "```", ""]
     page += ["## Aggregates", "", "Every aggregate is a window function too.", ""]
     page += ["| a change costs | aggregates |", "| --- | --- |"]
-    for kind, cost in CHANGE_COSTS.items():
-        kinds = (aggregate.name for aggregate in aggregates() if isinstance(aggregate.maintenance, kind))
+    for maintenance, cost in CHANGE_COSTS.items():
+        kinds = (
+            aggregate.name for aggregate in aggregates() if isinstance(aggregate.maintenance, maintenance)
+        )
         page.append(f"| {cost} | {' '.join(sorted(kinds))} |")
     return "\n".join(page) + "\n"

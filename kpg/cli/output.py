@@ -1,4 +1,4 @@
-"""Results on standard output: a box for people, or CSV, JSON or TSV for programs."""
+"""Query results on standard output: a box for people, or CSV, JSON or TSV for programs."""
 
 import csv
 import datetime
@@ -14,7 +14,7 @@ from kpg.api.result import Rows
 
 
 class Format(enum.StrEnum):
-    """How rows are printed."""
+    """Output format of rows."""
 
     TABLE = "table"
     CSV = "csv"
@@ -22,22 +22,22 @@ class Format(enum.StrEnum):
     TSV = "tsv"
 
 
-def write(rows: Rows, form: Format, out: TextIO) -> None:
-    """Print the rows."""
-    _WRITERS[form](rows, out)
+def write(rows: Rows, output_format: Format, out: TextIO) -> None:
+    """Print rows in a format."""
+    _WRITERS[output_format](rows, out)
 
 
-def _table(rows: Rows, out: TextIO) -> None:
+def _write_table(rows: Rows, out: TextIO) -> None:
     out.write(f"{rows!r}\n")
 
 
-def _csv(rows: Rows, out: TextIO) -> None:
-    """NULL is an empty field and the empty text is quoted, as Postgres' COPY writes them."""
+def _write_csv(rows: Rows, out: TextIO) -> None:
+    """Write NULL as an empty field and the empty string quoted, as Postgres' COPY does."""
     writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_MINIMAL)
     writer.writerow(rows.columns)
     for row in rows:
         if "" not in row and row != (None,):
-            writer.writerow(["" if value is None else _plain(value) for value in row])
+            writer.writerow(["" if value is None else _format_value(value) for value in row])
             continue
         out.write(",".join(_csv_field(value) for value in row) + "\n")
 
@@ -45,14 +45,14 @@ def _csv(rows: Rows, out: TextIO) -> None:
 def _csv_field(value: Any) -> str:
     if value is None:
         return ""
-    text = _plain(value)
+    text = _format_value(value)
     if text and not set(text) & set(',"\r\n'):
         return text
     return '"' + text.replace('"', '""') + '"'
 
 
-def _tsv(rows: Rows, out: TextIO) -> None:
-    r"""NULL is ``\N``; tab, newline and backslash are escaped, as Postgres' COPY writes them."""
+def _write_tsv(rows: Rows, out: TextIO) -> None:
+    r"""Write NULL as ``\N``, and escape tab, newline and backslash, as Postgres' COPY does."""
     out.write("\t".join(_tsv_field(name) for name in rows.columns) + "\n")
     for row in rows:
         out.write("\t".join(_tsv_field(value) for value in row) + "\n")
@@ -61,12 +61,12 @@ def _tsv(rows: Rows, out: TextIO) -> None:
 def _tsv_field(value: Any) -> str:
     if value is None:
         return r"\N"
-    text = _plain(value).replace("\\", "\\\\")
+    text = _format_value(value).replace("\\", "\\\\")
     return text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 
 
-def _json(rows: Rows, out: TextIO) -> None:
-    """An array with one object a line. Decimals keep all their digits; NaN and infinity become text."""
+def _write_json(rows: Rows, out: TextIO) -> None:
+    """Write an array with one object per line. Decimals keep all digits; NaN and infinity become text."""
     names = [json.dumps(name, ensure_ascii=False) for name in rows.columns]
     lines = []
     for row in rows:
@@ -84,11 +84,11 @@ def _json_value(value: Any) -> str:
         case None | bool() | int() | float() | str():
             return json.dumps(value, ensure_ascii=False)
         case _:
-            return json.dumps(_plain(value), ensure_ascii=False)
+            return json.dumps(_format_value(value), ensure_ascii=False)
 
 
-def _plain(value: Any) -> str:
-    """A value as text that can be read back; unlike in a box, text stands as it is."""
+def _format_value(value: Any) -> str:
+    """Return a value as text that can be read back."""
     if isinstance(value, str):
         return value
     if isinstance(value, datetime.timedelta):
@@ -97,8 +97,8 @@ def _plain(value: Any) -> str:
 
 
 _WRITERS: dict[Format, Callable[[Rows, TextIO], None]] = {
-    Format.TABLE: _table,
-    Format.CSV: _csv,
-    Format.JSON: _json,
-    Format.TSV: _tsv,
+    Format.TABLE: _write_table,
+    Format.CSV: _write_csv,
+    Format.JSON: _write_json,
+    Format.TSV: _write_tsv,
 }

@@ -1,7 +1,7 @@
-"""``kpg sql`` and ``kpg explain``: run SQL scripts, detect the end of a typed statement, and print plans.
+"""``kpg sql`` and ``kpg explain``: run SQL scripts, detect complete statements, and print plans.
 
-``kpg explain`` plans a query without data. ``kpg sql`` chooses between a script and the prompt, which its
-caller passes in.
+``kpg explain`` plans a query without data. ``kpg sql`` runs a script, or the prompt that its caller
+passes.
 """
 
 import re
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from kpg.api.view import View
 
 
-WORDS: Final = frozenset({"help", "exit", "quit"})
+BARE_COMMANDS: Final = frozenset({"help", "exit", "quit"})
 """Commands that need no dot."""
-OF_PSQL: Final = {
+PSQL_COMMANDS: Final = {
     "\\d": ".tables",
     "\\dt": ".tables",
     "\\dv": ".tables",
@@ -34,10 +34,10 @@ OF_PSQL: Final = {
     "\\h": ".help",
     "\\q": ".quit",
 }
-"""What psql's users type, and which command that is here."""
+"""Commands of psql, and the commands here that they stand for."""
 
 _TOKEN: Final = re.compile(
-    r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)   # what does not count
+    r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)   # blanks and comments
       | '(?:[^']|'')*' | "(?:[^"]|"")*"      # quoted, closed
       | (?P<open>['"]|/\*)                   # quoted or comment, not closed
       | (?P<end>;)
@@ -46,36 +46,37 @@ _TOKEN: Final = re.compile(
 )
 
 
-def command_of(text: str) -> tuple[str, str] | None:
-    """The command that an entry is, with a dot or as psql has it, and its argument; None for SQL."""
+def parse_command(text: str) -> tuple[str, str] | None:
+    """Return the command of an entry and its argument; None for SQL."""
     stripped = text.strip().rstrip(";").rstrip()
-    if stripped.lower() in WORDS:
+    if stripped.lower() in BARE_COMMANDS:
         return f".{stripped.lower()}", ""
     if not stripped.startswith((".", "\\")):
         return None
     name, _, argument = stripped.partition(" ")
-    return OF_PSQL.get(name, name), argument.strip()
+    return PSQL_COMMANDS.get(name, name), argument.strip()
 
 
 def is_complete(text: str) -> bool:
-    """Whether an entry can be run: nothing, a dot command, or statements that all have their semicolon."""
-    if not text.strip() or command_of(text) is not None:
+    """Return whether an entry can run: it is empty, a command, or statements that end with a semicolon."""
+    if not text.strip() or parse_command(text) is not None:
         return True
-    ended = True
+    is_ended = True
     for token in _TOKEN.finditer(text):
         if token["open"]:
             return False
         if not token["space"]:
-            ended = token["end"] is not None
-    return ended
+            is_ended = token["end"] is not None
+    return is_ended
 
 
-NAME: Final = re.compile(r'\w+(\.\w+)?|"[^"]+"')
+VIEW_NAME: Final = re.compile(r'\w+(\.\w+)?|"[^"]+"')
 
 
 def run_explain(query: str, stage: str, schema: str | None, folder: str | None = None) -> None:
-    """Print the plan of every query in a file or text at a stage, over the tables of a schema or of a
-    database in a folder; there ``query`` may be the name of a view.
+    """Print the plans of all queries in a file or text.
+
+    ``query`` may also be the name of a view. ``schema`` is a file that creates the tables, or ``tpch``.
     """
     with kpg.connect(folder, read_only=folder is not None) as db:
         if schema == "tpch":
@@ -86,14 +87,14 @@ def run_explain(query: str, stage: str, schema: str | None, folder: str | None =
         elif schema is not None:
             db.sql(read_script(schema))
         text = read_script(query) if _is_file(query) else query
-        if NAME.fullmatch(text.strip()):
+        if VIEW_NAME.fullmatch(text.strip()):
             text = f"EXPLAIN VIEW {text}"
         for plan in db.explanations(text, stage):
             print(plan)
 
 
 def read_script(path: str) -> str:
-    """The text of a script; OperationalError if it cannot be read."""
+    """Return the text of a script. OperationalError if it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -111,53 +112,55 @@ def _is_file(text: str) -> bool:
 def run_command(
     file: str | None,
     command: str | None,
-    form: Format,
+    output_format: Format,
     prompt: "Callable[[Database, Format], int]",
     folder: str | None = None,
     *,
     read_only: bool = False,
 ) -> int:
-    """Run what ``kpg sql`` was given, ``prompt`` if that is nothing; the exit code."""
+    """Run a file, a command, or ``prompt`` without either, and return the exit code."""
     if read_only and folder is None:
-        raise InterfaceError("--read-only is about a folder", hint="name it with --folder")
+        raise InterfaceError("--read-only is about a folder", hint="add --folder")
     if file is not None and command is not None:
-        raise InterfaceError("both a file and -c were given", hint="give one of them")
+        raise InterfaceError("a file and -c cannot be combined", hint="use one of them")
     with kpg.connect(folder, read_only=read_only) as db:
         if command is None and file is None and sys.stdin.isatty():
-            return prompt(db, form)
-        run_script(db, command if command is not None else _text_of(file), form)
+            return prompt(db, output_format)
+        run_script(db, command if command is not None else _read_input(file), output_format)
     return 0
 
 
-def run_script(db: "Database", text: str, form: Format) -> None:
-    """Run a script and print the result of each statement; raises its first error."""
+def run_script(db: "Database", text: str, output_format: Format) -> None:
+    """Run a script and print the result of each statement. Raises the first error."""
     for outcome in db.script(text):
-        show(outcome, form)
+        print_outcome(outcome, output_format)
 
 
-def show(outcome: "Result | View | None", form: Format, started: float | None = None) -> None:
-    """Print what a statement gave, and for people, how long it took since ``started``."""
-    people = form is Format.TABLE
+def print_outcome(
+    outcome: "Result | View | None", output_format: Format, start_time: float | None = None
+) -> None:
+    """Print the outcome of a statement; in a table format also the time since ``started``."""
+    is_table = output_format is Format.TABLE
     if isinstance(outcome, Result):
-        if outcome.text is not None and people:
+        if outcome.text is not None and is_table:
             print(outcome.text)
         elif outcome.affected is None:
-            write(outcome, form, sys.stdout)
-        elif people:
+            write(outcome, output_format, sys.stdout)
+        elif is_table:
             print(f"{outcome.affected:,} row{'' if outcome.affected == 1 else 's'}")
-    elif outcome is not None and people:
+    elif outcome is not None and is_table:
         print(f"{outcome.name}: {len(outcome):,} rows, kept up to date")
-    if started is not None and people:
-        print(f"time: {duration(time.perf_counter() - started)}")
+    if start_time is not None and is_table:
+        print(f"time: {format_duration(time.perf_counter() - start_time)}")
     sys.stdout.flush()
 
 
-def duration(seconds: float) -> str:
-    """A time for people."""
+def format_duration(seconds: float) -> str:
+    """Return a duration as text with a unit."""
     return f"{seconds:.3f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
 
 
-def _text_of(file: str | None) -> str:
+def _read_input(file: str | None) -> str:
     if file is None or (file == "-" and not Path("-").exists()):
         return sys.stdin.read()
     if " " in file and not Path(file).exists():

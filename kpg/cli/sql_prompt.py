@@ -1,4 +1,4 @@
-"""Prompt of ``kpg sql``: collects lines until a semicolon ends a statement."""
+"""Prompt of ``kpg sql``: reads lines until a semicolon ends a statement."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from kpg.cli.output import Format
-from kpg.cli.script import command_of, is_complete, read_script, run_script, show
+from kpg.cli.script import is_complete, parse_command, print_outcome, read_script, run_script
 from kpg.runtime.errors import Error
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ A statement ends with a semicolon and may take several lines. Try:
 Of psql's, \\d, \\i, \\timing, \\? and \\q mean the same."""
 
 
-class Names(Completer):
-    """Completes keywords, and the names of relations and columns."""
+class NameCompleter(Completer):
+    """Completes keywords and the names of relations and columns."""
 
     def __init__(self, db: "Database") -> None:
         self._db = db
@@ -65,16 +65,18 @@ class Names(Completer):
 class Prompt:
     """A session at a terminal."""
 
-    def __init__(self, db: "Database", form: Format, session: "PromptSession[str] | None" = None) -> None:
+    def __init__(
+        self, db: "Database", output_format: Format, session: "PromptSession[str] | None" = None
+    ) -> None:
         self._db = db
-        self._form = form
-        self._timing = True
+        self._output_format = output_format
+        self._shows_time = True
         self._session = session or PromptSession(
-            history=history("history"),
-            completer=Names(db),
+            history=open_history("history"),
+            completer=NameCompleter(db),
             complete_while_typing=False,
             multiline=True,
-            key_bindings=bindings(is_complete),
+            key_bindings=enter_key_bindings(is_complete),
             prompt_continuation="...> ",
         )
         self._commands: dict[str, Callable[[str], bool]] = {
@@ -88,13 +90,13 @@ class Prompt:
         }
 
     def run(self) -> int:
-        """Read and run statements until the end; the exit code."""
+        """Run entries until the end, and return the exit code."""
         print("kpg, in memory: .help for help, .quit to leave")
-        return converse(self._session, self.execute)
+        return run_prompt_loop(self._session, self.execute)
 
     def execute(self, text: str) -> bool:
-        """Run one entry and print its outcome or error; False if it asks to leave."""
-        found = command_of(text)
+        """Run one entry and print its result or error. Returns False if it ends the session."""
+        found = parse_command(text)
         try:
             if found is not None:
                 name, argument = found
@@ -113,7 +115,7 @@ class Prompt:
     def _run(self, text: str) -> None:
         started = time.perf_counter()
         for outcome in self._db.script(text):
-            show(outcome, self._form, started if self._timing else None)
+            print_outcome(outcome, self._output_format, started if self._shows_time else None)
             started = time.perf_counter()
 
     def _help(self, argument: str) -> bool:
@@ -130,20 +132,20 @@ class Prompt:
         return True
 
     def _read(self, argument: str) -> bool:
-        run_script(self._db, read_script(argument.strip("'\"")), self._form)
+        run_script(self._db, read_script(argument.strip("'\"")), self._output_format)
         return True
 
     def _set_timing(self, argument: str) -> bool:
         if argument.lower() not in ("", "on", "off"):
             print(f"error: .timing takes on or off, not {argument}", file=sys.stderr)
             return True
-        self._timing = argument.lower() == "on" if argument else not self._timing
-        print(f"timing is {'on' if self._timing else 'off'}")
+        self._shows_time = argument.lower() == "on" if argument else not self._shows_time
+        print(f"timing is {'on' if self._shows_time else 'off'}")
         return True
 
 
-def converse(session: PromptSession[str], execute: Callable[[str], bool]) -> int:
-    """Have entries executed until one asks to leave, or there are no more; the exit code."""
+def run_prompt_loop(session: PromptSession[str], execute: Callable[[str], bool]) -> int:
+    """Execute entries until one ends the session or the input ends, and return the exit code."""
     while True:
         try:
             text = session.prompt("kpg> ")
@@ -155,23 +157,23 @@ def converse(session: PromptSession[str], execute: Callable[[str], bool]) -> int
             return 0
 
 
-def bindings(complete: Callable[[str], bool]) -> KeyBindings:
-    """Enter ends the entry when it is complete, and starts a new line otherwise."""
-    made = KeyBindings()
+def enter_key_bindings(is_finished: Callable[[str], bool]) -> KeyBindings:
+    """Return bindings by which Enter ends a complete entry, and otherwise starts a new line."""
+    key_bindings = KeyBindings()
 
-    @made.add("enter")
+    @key_bindings.add("enter")
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if complete(buffer.text):
+        if is_finished(buffer.text):
             buffer.validate_and_handle()
         else:
             buffer.insert_text("\n")
 
-    return made
+    return key_bindings
 
 
-def history(name: str) -> History:
-    """History in a file in the user's state folder, or for this session only where that cannot be written."""
+def open_history(name: str) -> History:
+    """Return the history file in the user's state folder, or an in-memory history if it is not writable."""
     folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "kpg"
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""Collections: the vocabulary of differential dataflow, as a builder of runtime plans.
+"""Collections: the operators of differential dataflow, as a builder of runtime plans.
 
-``dataflow`` holds inputs and outputs, ``collection`` the operators between them, ``term`` the graph that they
-build and its translation into plans. Identical arrangements are installed once, and shared across dataflows
-and with SQL.
+``dataflow`` has inputs and outputs, ``collection`` the operators between them. ``term`` has the
+graph that they build and its translation into plans. Identical arrangements are installed once and
+shared across dataflows and with SQL.
 """
 
 from kpg.collections.collection import Arranged, Collection, LoopScope, Variable, recursive

@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 
 from kpg.compiler.catalog.entries import did_you_mean
 from kpg.runtime.errors import DataError, InterfaceError, ProgrammingError
-from kpg.runtime.functions import castable, common_type, lookup, resolve
+from kpg.runtime.functions import common_type, is_castable, lookup, resolve
 from kpg.runtime.scalar import Call, If, Literal, Scalar
 from kpg.runtime.types import (
     BIGINT,
@@ -37,14 +37,14 @@ from kpg.runtime.types import (
     Type,
 )
 from kpg.runtime.types import decimal as decimal_type
-from kpg.runtime.values import Unfit, encoder_of
+from kpg.runtime.values import UnrepresentableValue, encoder_of
 
 ColumnType = Any
 """A Python type (int, str, float, bool, Decimal, date, datetime, timedelta), ``int | None`` where a value
 may be None, a ``kpg.types.Type``, or a SQL name such as "DECIMAL(10, 2)"."""
 Names = str | Sequence[str]
 
-PYTHON: Final[Mapping[Any, Type]] = {
+PYTHON_TYPES: Final[Mapping[Any, Type]] = {
     int: BIGINT,
     str: TEXT,
     float: DOUBLE,
@@ -54,7 +54,8 @@ PYTHON: Final[Mapping[Any, Type]] = {
     datetime.datetime: TIMESTAMP,
     datetime.timedelta: INTERVAL_DAY,
 }
-SQL: Final = {
+"""SQL types by Python type."""
+SQL_TYPES: Final = {
     "BOOLEAN": BOOLEAN,
     "SMALLINT": SMALLINT,
     "INT": INTEGER,
@@ -68,56 +69,64 @@ SQL: Final = {
     "TEXT": TEXT,
     "VARCHAR": TEXT,
 }
-SIZED: Final = re.compile(r"(DECIMAL|NUMERIC|CHAR|VARCHAR) *\( *(\d+) *(?:, *(\d+) *)?\)")
+"""SQL types by name."""
+SIZED_TYPE: Final = re.compile(r"(DECIMAL|NUMERIC|CHAR|VARCHAR) *\( *(\d+) *(?:, *(\d+) *)?\)")
+"""A SQL type with length, or with precision and scale."""
 
 
-def column_of(name: str, given: ColumnType) -> ColumnDef:
-    """A column of the type that the user wrote; ProgrammingError if that is none."""
-    if isinstance(given, python.UnionType) or str(typing.get_origin(given)) == "typing.Union":
-        parts = [part for part in typing.get_args(given) if part is not type(None)]
+def column_of(name: str, declared: ColumnType) -> ColumnDef:
+    """Return a column of the type that the user declared.
+
+    Raises ProgrammingError if it is not a type.
+    """
+    if isinstance(declared, python.UnionType) or str(typing.get_origin(declared)) == "typing.Union":
+        parts = [part for part in typing.get_args(declared) if part is not type(None)]
         if len(parts) == 1:
             return ColumnDef(name, type_of(name, parts[0]))
-    return ColumnDef(name, type_of(name, given), nullable=False)
+    return ColumnDef(name, type_of(name, declared), nullable=False)
 
 
-def type_of(name: str, given: ColumnType) -> Type:
-    """The type that the user wrote for a column."""
-    found: Type | None = None
-    if isinstance(given, Type):
-        found = given
-    elif isinstance(given, str):
-        found = _named(given.strip().upper())
-    elif isinstance(given, type):
-        found = PYTHON.get(given)
-    if found is None:
+def type_of(name: str, declared: ColumnType) -> Type:
+    """Return the type that the user declared for a column.
+
+    Raises ProgrammingError if it is not a type.
+    """
+    type_: Type | None = None
+    if isinstance(declared, Type):
+        type_ = declared
+    elif isinstance(declared, str):
+        type_ = _parse_type_name(declared.strip().upper())
+    elif isinstance(declared, type):
+        type_ = PYTHON_TYPES.get(declared)
+    if type_ is None:
         raise ProgrammingError(
-            f"column {name} has no type {given!r}",
+            f"column {name} has no type {declared!r}",
             hint='use int, str, float, bool, Decimal, date, datetime, a kpg type, or "DECIMAL(10, 2)"',
         )
-    return found
+    return type_
 
 
-def _named(text: str) -> Type | None:
-    sized = SIZED.fullmatch(text)
-    if sized is None:
-        return SQL.get(text)
-    word, size, scale = sized.groups()
-    if word in ("CHAR", "VARCHAR"):
-        return None if scale else Type(Kind[word], int(size))
+def _parse_type_name(text: str) -> Type | None:
+    match_ = SIZED_TYPE.fullmatch(text)
+    if match_ is None:
+        return SQL_TYPES.get(text)
+    type_name, size, scale = match_.groups()
+    if type_name in ("CHAR", "VARCHAR"):
+        return None if scale else Type(Kind[type_name], int(size))
     return decimal_type(int(size), int(scale or 0))
 
 
 def schema_of(columns: Mapping[str, ColumnType]) -> Schema:
-    """The columns that the user named with their types."""
+    """Return the columns that the user declared."""
     if not columns:
         raise InterfaceError(
             "a collection needs columns", hint="name them with their types: src=int, dst=int"
         )
-    return Schema(tuple(column_of(name, given) for name, given in columns.items()))
+    return Schema(tuple(column_of(name, type_) for name, type_ in columns.items()))
 
 
-def comparable(left: Type, right: Type) -> bool:
-    """Whether equal values of both types are equal words."""
+def are_comparable(left: Type, right: Type) -> bool:
+    """Return whether equal values of both types are equal words."""
     if left.kind is Kind.DECIMAL or right.kind is Kind.DECIMAL:
         return left.kind is right.kind and left.scale == right.scale
     same = (
@@ -128,34 +137,33 @@ def comparable(left: Type, right: Type) -> bool:
     return left.kind is right.kind or any(same)
 
 
-def listed(names: Names) -> tuple[str, ...]:
-    """One name, or several."""
+def as_tuple(names: Names) -> tuple[str, ...]:
+    """Return one or several names as a tuple."""
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def place_of(name: str, names: Sequence[str]) -> int:
-    """The position of a column; ProgrammingError with a suggestion if there is none."""
+def position_of(name: str, names: Sequence[str]) -> int:
+    """Return the position of a column. Raises ProgrammingError with a suggestion if there is none."""
     if name not in names:
         hint = did_you_mean(name, names) or f"the columns are {', '.join(names)}"
         raise ProgrammingError(f'there is no column "{name}"', hint=hint)
     return list(names).index(name)
 
 
-def distinct(names: Iterable[str]) -> tuple[str, ...]:
-    """The names; ProgrammingError if two are equal."""
-    found = tuple(names)
-    for place, name in enumerate(found):
-        if name in found[:place]:
-            raise ProgrammingError(
-                f'two columns are called "{name}"', hint="rename one, or say what the result is"
-            )
-    return found
+def check_distinct(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names as a tuple. Raises ProgrammingError if two are equal."""
+    result = tuple(names)
+    for position, name in enumerate(result):
+        if name in result[:position]:
+            raise ProgrammingError(f'two columns are called "{name}"', hint="rename one of them")
+    return result
 
 
 class Expression:
     """A value of each row. ``+ - * / %`` and comparisons are SQL's; ``& | ~`` are AND, OR, NOT.
 
-    An operator with None gives None, except for ``is_null`` and ``is_not_null``; ``==`` with None does too.
+    The result of an operator on None is None, also with ``==``. Exceptions are ``is_null`` and
+    ``is_not_null``.
     """
 
     __slots__ = ("scalar",)
@@ -251,29 +259,29 @@ class Expression:
         return function("not", self)
 
     def is_null(self) -> "Expression":
-        """Whether the value is None."""
+        """Return whether the value is None."""
         return function("is_null", self)
 
     def is_not_null(self) -> "Expression":
-        """Whether the value is not None."""
+        """Return whether the value is not None."""
         return function("is_not_null", self)
 
     def is_in(self, values: Sequence[Any]) -> "Expression":
-        """Whether the value is one of ``values``."""
+        """Return whether the value is one of ``values``."""
         if not values:
             return literal(False)
         return function("in", self, *values)
 
     def cast(self, type_: ColumnType) -> "Expression":
-        """The value in another type; an error in rows whose value does not fit."""
+        """Cast the value to another type. A value that does not fit is an error."""
         target = type_of("the cast", type_)
-        if not castable(self.type, target):
+        if not is_castable(self.type, target):
             raise ProgrammingError(f"cannot cast {self.type} to {target}")
-        return Expression(coerced(self.scalar, target))
+        return Expression(coerce(self.scalar, target))
 
 
 class SymbolicRow:
-    """One row, symbolically: columns are attributes, and items by name or position."""
+    """A row of expressions. Columns are attributes, and items by name or position."""
 
     def __init__(self, names: Sequence[str], values: Sequence[Scalar]) -> None:
         self._names = tuple(names)
@@ -285,8 +293,8 @@ class SymbolicRow:
         return self[name]
 
     def __getitem__(self, key: str | int) -> Expression:
-        place = key if isinstance(key, int) else place_of(key, self._names)
-        return Expression(self._values[place])
+        position = key if isinstance(key, int) else position_of(key, self._names)
+        return Expression(self._values[position])
 
     def __iter__(self) -> Any:
         return (Expression(value) for value in self._values)
@@ -295,7 +303,7 @@ class SymbolicRow:
         return len(self._values)
 
     def name_of(self, expression: Expression) -> str | None:
-        """The column that an expression is."""
+        """Return the name of the column that an expression is, or None."""
         for name, value in zip(self._names, self._values, strict=True):
             if value is expression.scalar or value == expression.scalar:
                 return name
@@ -303,7 +311,7 @@ class SymbolicRow:
 
 
 def literal(value: Any) -> Expression:
-    """A constant; None is NULL, of the type that it meets."""
+    """Return a constant. None is NULL; its type follows from the context."""
     return value if isinstance(value, Expression) else Expression(_constant(value))
 
 
@@ -314,9 +322,9 @@ def _constant(value: Any) -> Literal:
         case bool():
             return Literal(int(value), BOOLEAN)
         case int():
-            return _encoded(value, BIGINT)
+            return _encode_literal(value, BIGINT)
         case float():
-            return _encoded(value, DOUBLE)
+            return _encode_literal(value, DOUBLE)
         case str():
             return Literal(value, TEXT)
         case decimal.Decimal():
@@ -334,36 +342,39 @@ def _constant(value: Any) -> Literal:
             raise InterfaceError(
                 f"{value!r} is no value of a column", hint="use columns, constants and operators"
             )
-    return _encoded(value, type_)
+    return _encode_literal(value, type_)
 
 
-def _encoded(value: Any, type_: Type) -> Literal:
+def _encode_literal(value: Any, type_: Type) -> Literal:
     try:
         return Literal(encoder_of(type_)(value), type_)
-    except Unfit:
+    except UnrepresentableValue:
         raise DataError(f"{value!r} does not fit {type_}") from None
 
 
 def function(name: str, *args: Any) -> Expression:
-    """The SQL function or operator of that name; ProgrammingError if it does not take such arguments."""
+    """Call the SQL function or operator of this name.
+
+    Raises ProgrammingError if it does not accept such arguments.
+    """
     scalars = [literal(arg).scalar for arg in args]
-    meaning = resolve(lookup(name).name, tuple(scalar.type for scalar in scalars))
-    brought = [coerced(scalar, type_) for scalar, type_ in zip(scalars, meaning.arg_types, strict=True)]
-    return Expression(Call(meaning.function.name, tuple(brought), meaning.result_type))
+    resolved = resolve(lookup(name).name, tuple(scalar.type for scalar in scalars))
+    arguments = [coerce(scalar, type_) for scalar, type_ in zip(scalars, resolved.arg_types, strict=True)]
+    return Expression(Call(resolved.function.name, tuple(arguments), resolved.result_type))
 
 
 def case(condition: Expression, then: Any, otherwise: Any) -> Expression:
-    """``then`` in rows where the condition is true, elsewhere ``otherwise``."""
-    chosen, other = literal(then).scalar, literal(otherwise).scalar
-    type_ = common_type((chosen.type, other.type))
+    """Return ``then`` in rows where the condition is true, and ``otherwise`` elsewhere."""
+    first, second = literal(then).scalar, literal(otherwise).scalar
+    type_ = common_type((first.type, second.type))
     if type_ is None:
-        raise ProgrammingError(f"case gives {chosen.type} or {other.type}", hint="cast one of them")
-    truth = as_condition(condition).scalar
-    return Expression(If(truth, coerced(chosen, type_), coerced(other, type_), type_))
+        raise ProgrammingError(f"case gives {first.type} or {second.type}", hint="cast one of them")
+    test = as_condition(condition).scalar
+    return Expression(If(test, coerce(first, type_), coerce(second, type_), type_))
 
 
-def coerced(scalar: Scalar, type_: Type) -> Scalar:
-    """The scalar cast to a type, if it has another."""
+def coerce(scalar: Scalar, type_: Type) -> Scalar:
+    """Return the scalar, cast to a type if it has another one."""
     if scalar.type == type_:
         return scalar
     if scalar.type == UNKNOWN:
@@ -372,43 +383,41 @@ def coerced(scalar: Scalar, type_: Type) -> Scalar:
 
 
 def as_condition(value: Any) -> Expression:
-    """The value as a BOOLEAN; ProgrammingError if it is none."""
+    """Return the value as a BOOLEAN. Raises ProgrammingError if it is not one."""
     expression = literal(value)
     if expression.type == UNKNOWN:
         return Expression(Literal(None, BOOLEAN))
     if expression.type != BOOLEAN:
-        raise ProgrammingError(
-            f"a condition is a BOOLEAN, not {expression.type}", hint="compare it with something"
-        )
+        raise ProgrammingError(f"a condition is a BOOLEAN, not {expression.type}", hint="add a comparison")
     return expression
 
 
 def as_columns(result: Any, *rows: SymbolicRow) -> tuple[tuple[str, ...], tuple[Scalar, ...]]:
-    """What a function of symbolic rows gave, as names and scalars.
+    """Return the result of a function of symbolic rows as names and scalars.
 
-    A mapping names its columns; in a sequence, and for one expression, columns keep their names and other
-    expressions are called ``column1`` by their place.
+    A mapping names its columns. In a sequence or a single expression, columns keep their names. Other
+    expressions are named by position, such as ``column1``.
     """
     if isinstance(result, SymbolicRow):
         return result._names, result._values
     if isinstance(result, Mapping):
         values = [literal(value) for value in result.values()]
-        return distinct(str(name) for name in result), _settled(values)
-    given = list(result) if isinstance(result, (tuple, list)) else [result]
-    values = [literal(value) for value in given]
-    names = [_name(value, place, rows) for place, value in enumerate(values)]
-    return distinct(names), _settled(values)
+        return check_distinct(str(name) for name in result), _type_nulls(values)
+    items = list(result) if isinstance(result, (tuple, list)) else [result]
+    values = [literal(value) for value in items]
+    names = [_column_name(value, position, rows) for position, value in enumerate(values)]
+    return check_distinct(names), _type_nulls(values)
 
 
-def _name(value: Expression, place: int, rows: Sequence[SymbolicRow]) -> str:
+def _column_name(value: Expression, position: int, rows: Sequence[SymbolicRow]) -> str:
     names = (row.name_of(value) for row in rows)
-    return next((name for name in names if name is not None), f"column{place + 1}")
+    return next((name for name in names if name is not None), f"column{position + 1}")
 
 
-def _settled(values: Sequence[Expression]) -> tuple[Scalar, ...]:
-    """None of no type is text."""
-    return tuple(coerced(value.scalar, TEXT) if value.type == UNKNOWN else value.scalar for value in values)
+def _type_nulls(values: Sequence[Expression]) -> tuple[Scalar, ...]:
+    """Return the scalars. An untyped None becomes text."""
+    return tuple(coerce(value.scalar, TEXT) if value.type == UNKNOWN else value.scalar for value in values)
 
 
 RowFunction = Callable[..., Any]
-"""From symbolic rows to a mapping, a sequence, or one expression."""
+"""A function from symbolic rows to a mapping, a sequence, or one expression."""

@@ -1,8 +1,10 @@
-"""Datalog programs in a database: relations are tables and views, goals are queries, updates change facts.
+"""Datalog programs in a database.
+
+Relations are tables and views, goals are queries, and updates change facts.
 
 ``dispatch`` classifies a text. ``installation`` turns a checked program into tables and views, and
-``program`` is its handle. ``goal`` holds the handles of goals, which share one ``goal_plan`` per query form
-and its ``goal_dataflow``. ``proof`` explains why a row holds.
+``program`` is its handle. ``goal`` has the handles of goals. Goals with the same relation and bound
+columns share one ``goal_plan`` and its ``goal_dataflow``. ``proof`` explains why a row holds.
 """
 
 from kpg.datalog.goal import Answers, Goal

@@ -1,7 +1,7 @@
 """Dispatch of Datalog texts: a program to install, or goals and updates for an installed program.
 
-Goals and updates go to the program that defines their relations. ``restored`` reinstalls a program when its
-database is opened; its tables already have their rows.
+Goals and updates go to the program that defines their relations. ``reinstall`` installs a program
+again when its database is opened; its tables already have their rows.
 """
 
 import logging
@@ -11,47 +11,51 @@ from pathlib import Path
 from typing import Any, Final
 
 from kpg.compiler.catalog.entries import Catalog, did_you_mean
-from kpg.compiler.datalog.check import Checked, check, reader
+from kpg.compiler.datalog.check import CheckedProgram, check, include_reader
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.parser import parse
 from kpg.compiler.datalog.preprocessor import File, Setting, blank_comments, preprocess
 from kpg.compiler.datalog.syntax import ast
-from kpg.datalog.facts import Words, rows_of
+from kpg.datalog.facts import Words, encode_rows
 from kpg.datalog.goal import Goal
 from kpg.datalog.privileges import check_program
-from kpg.datalog.program import Program, Reading, Text
+from kpg.datalog.program import IncludeReader, Program, ProgramText
 from kpg.datalog.program_plans import table_schema
 from kpg.runtime.errors import Error, InterfaceError, ProgrammingError
 from kpg.session.engine import Engine, importable
 
-NOBODY: Final = "Datalog"
-"""The program of the goals that are about no program's relations."""
+DEFAULT_LABEL: Final = "Datalog"
+"""Label of the program without rules, which owns goals and updates on tables and views alone."""
 log: Final = logging.getLogger("kpg")
-WORD: Final = re.compile(r"[\w.?]+")
+NAME: Final = re.compile(r"[\w.?]+")
+"""A name in a text of goals and updates."""
 
 
 def programs(engine: Engine) -> Iterator[Program]:
-    """The programs that are installed, the latest first."""
+    """Yield the installed programs, the latest first."""
     for client in reversed(engine.dataflows.values()):
         if isinstance(client, Program):
             yield client
 
 
-def program_of(engine: Engine, name: str) -> Program | None:
-    """The program that derives a relation."""
-    return next((one for one in programs(engine) if name in one.installed.views), None)
+def deriving_program(engine: Engine, name: str) -> Program | None:
+    """Return the program that derives a relation, or None."""
+    return next((program for program in programs(engine) if name in program.installation.views), None)
 
 
-def program_with(engine: Engine, name: str) -> Program:
-    """The program that has a relation, as a view or a table; ProgrammingError if none has."""
-    for one in programs(engine):
-        if name in one.relations:
-            return one
+def declaring_program(engine: Engine, name: str) -> Program:
+    """Return the program that declares a relation, as a table or a view.
+
+    Raises ProgrammingError if there is none.
+    """
+    for program in programs(engine):
+        if name in program.relations:
+            return program
     if name in engine.catalog:
         hint = "a row of a Datalog relation can be explained"
         raise ProgrammingError(f'"{name}" is no relation of a Datalog program', hint=hint)
-    known = [relation for one in programs(engine) for relation in one.relations]
-    raise ProgrammingError(f"no Datalog program has a relation {name}", hint=did_you_mean(name, known))
+    declared = [relation for one in programs(engine) for relation in one.relations]
+    raise ProgrammingError(f"no Datalog program has a relation {name}", hint=did_you_mean(name, declared))
 
 
 def install(
@@ -63,55 +67,69 @@ def install(
     facts: str | None = None,
     setting: Setting | None = None,
     functors: Mapping[str, Callable[..., Any]] | None = None,
-    missing: Callable[[str], None] | None = None,
+    report_missing: Callable[[str], None] | None = None,
 ) -> Program:
-    """Check a text and make it part of the database: all of it, or nothing and DatalogError.
+    """Check a program and install it atomically.
 
-    ``filename`` names the text in messages; ``facts`` is the folder that ``.input`` reads from; ``setting``
-    is for the preprocessor, ``functors`` are the functions of declared ones; ``missing`` is told of files
-    that do not exist, which are an error without it.
+    A text of goals and updates alone goes to an installed program instead, which is returned.
+
+    Args:
+      filename: the name of the text in messages.
+      facts: the folder that ``.input`` reads from.
+      setting: options of the preprocessor.
+      functors: the Python functions of declared functors, by name.
+      missing: called with a message for each fact file that does not exist. Without it, such a file
+        is an error.
+
+    Raises:
+      DatalogError: with all diagnostics, if the program has an error. Nothing is installed.
     """
-    if only_adds(text, filename or "", engine.catalog):
-        owner = home(engine, check_database, text)
-        owner.run_added(owner.with_program(text, filename))
+    if has_only_goals_and_updates(text, filename or "", engine.catalog):
+        owner = program_for(engine, check_database, text)
+        owner.run_checked(owner.check_text(text, filename))
         return owner
     engine.refuse_in_transaction("installing a Datalog program")
-    read = Reading()
+    read = IncludeReader()
     checked = check(text, engine.catalog, file=filename or "", read=read, setting=setting, functors=functors)
     check_program(engine.catalog, checked, None, loads=facts is not None)
-    places, made = _keepable(engine, functors), engine.dataflows_made
-    program = Program(engine, _label(engine, filename), checked, check_database)
-    program.texts = (read.text(text, filename, setting, places),)
+    import_paths, dataflow_count = _functor_import_paths(engine, functors), engine.dataflows_made
+    program = Program(engine, _next_label(engine, filename), checked, check_database)
+    program.texts = (read.program_text(text, filename, setting, import_paths),)
     try:
-        with engine.held():
-            _install(program, facts, missing)
+        with engine.single_commit():
+            _install(program, facts, report_missing)
     except BaseException:
-        # What never was has no number: the next one is called as it would have been.
-        engine.dataflows_made = made
+        # A program that failed to install takes no number.
+        engine.dataflows_made = dataflow_count
         program.drop()
         raise
     return program
 
 
-def _install(program: Program, facts: str | None, missing: Callable[[str], None] | None) -> None:
-    add(program, facts_of(program.engine, program.checked), facts, missing)
+def _install(program: Program, facts: str | None, report_missing: Callable[[str], None] | None) -> None:
+    add_relations(program, encode_facts(program.engine, program.checked), facts, report_missing)
     try:
         program.run_updates(program.checked.program, {})
-        program.get_ready()
+        program.prepare_declared_goals()
     except BaseException:
         program.drop()
         raise
 
 
-def _keepable(engine: Engine, functors: Mapping[str, Callable[..., Any]] | None) -> dict[str, str]:
-    """Where functors are imported from; NotSupportedError if a folder cannot have one."""
-    if engine.keeper is None or not functors:
+def _functor_import_paths(
+    engine: Engine, functors: Mapping[str, Callable[..., Any]] | None
+) -> dict[str, str]:
+    """Return the import path of each functor, as a durable database stores it.
+
+    Raises NotSupportedError if a functor of a durable database cannot be imported.
+    """
+    if engine.write_ahead_log is None or not functors:
         return {}
-    places = {name: importable(function) or "" for name, function in functors.items()}
-    for name, place in places.items():
-        if not place and name.lower() not in engine.given_anew:
-            engine.refuse_to_keep(f"functor {name}", "it is in no module that could be imported")
-    return places
+    import_paths = {name: importable(function) or "" for name, function in functors.items()}
+    for name, import_path in import_paths.items():
+        if not import_path and name.lower() not in engine.supplied_functions:
+            engine.refuse_if_durable(f"functor {name}", "it is in no module that could be imported")
+    return import_paths
 
 
 def install_text(
@@ -124,7 +142,7 @@ def install_text(
     macros: Mapping[str, str] | None,
     functors: Mapping[str, Callable[..., Any]] | None,
 ) -> Program:
-    """As :meth:`kpg.api.database.Database.datalog`."""
+    """Install a program, as :meth:`kpg.api.database.Database.datalog` does."""
     return install(
         engine,
         check_database,
@@ -136,27 +154,27 @@ def install_text(
     )
 
 
-def add(
+def add_relations(
     program: Program,
     rows: dict[str, Words],
     facts: str | None,
-    missing: Callable[[str], None] | None = None,
+    report_missing: Callable[[str], None] | None = None,
 ) -> None:
-    """Add the program's relations to the database, or nothing."""
-    program.installed.add(rows, facts, missing=missing)
+    """Add the program's relations to the database, atomically."""
+    program.installation.add(rows, facts, report_missing=report_missing)
     program.engine.dataflows[program.label] = program
 
 
-def facts_of(engine: Engine, checked: Checked) -> dict[str, Words]:
-    """The words of the text's facts."""
+def encode_facts(engine: Engine, checked: CheckedProgram) -> dict[str, Words]:
+    """Return the facts in the program's text as words ``int64[w, n]``, by relation."""
     program, dictionary = checked.program, engine.executor.dictionary
     return {
-        name: rows_of(program.relations[name], rows, table_schema(program.relations[name]), dictionary)
+        name: encode_rows(program.relations[name], rows, table_schema(program.relations[name]), dictionary)
         for name, rows in program.facts.items()
     }
 
 
-def _label(engine: Engine, filename: str | None) -> str:
+def _next_label(engine: Engine, filename: str | None) -> str:
     engine.dataflows_made += 1
     return f"Datalog program {filename or engine.dataflows_made}" + (
         f" ({engine.dataflows_made})" if filename else ""
@@ -164,131 +182,140 @@ def _label(engine: Engine, filename: str | None) -> str:
 
 
 def prepare(engine: Engine, check_database: Callable[[], None], text: str) -> Goal:
-    """A goal about whichever program has its relations, or about tables and views alone.
+    """Return a goal of the program that declares its relations, or of tables and views alone.
 
-    In a folder it is there again when that is opened, for who prepares it then.
+    A durable database prepares the goal again when it is opened. The next call with the same text
+    returns that goal.
     """
-    waiting = engine.waiting_goals.pop(text, None)
-    if waiting is not None:
-        return waiting
-    goal = home(engine, check_database, text).prepare(text)
-    if engine.keeper is not None:
-        _keep(engine, text, goal)
-        engine.keep()
+    prepared = engine.waiting_goals.pop(text, None)
+    if prepared is not None:
+        return prepared
+    goal = program_for(engine, check_database, text).prepare(text)
+    if engine.write_ahead_log is not None:
+        _register_goal(engine, text, goal)
+        engine.log_definitions()
     return goal
 
 
-def prepare_again(engine: Engine, check_database: Callable[[], None], text: str) -> None:
-    """Have a goal be there that was when the database was closed, until somebody prepares it."""
+def reprepare_goal(engine: Engine, check_database: Callable[[], None], text: str) -> None:
+    """Prepare a goal that was prepared when the database was closed.
+
+    It waits in ``engine.waiting_goals`` until a session prepares it. A goal that is not valid any more
+    is logged and skipped.
+    """
     try:
-        goal = home(engine, check_database, text).prepare(text)
-    except Error as error:  # a relation of it is gone, or is another
+        goal = program_for(engine, check_database, text).prepare(text)
+    except Error as error:  # one of its relations was dropped or replaced
         log.info("the goal %s is not there any more: %s", text, error.message)
         return
-    _keep(engine, text, goal)
+    _register_goal(engine, text, goal)
     engine.waiting_goals[text] = goal
 
 
-def _keep(engine: Engine, text: str, goal: Goal) -> None:
+def _register_goal(engine: Engine, text: str, goal: Goal) -> None:
     engine.goals[text] = engine.goals.get(text, 0) + 1
 
-    def dropped() -> None:
+    def unregister_goal() -> None:
         engine.goals[text] -= 1
         if not engine.goals[text]:
             del engine.goals[text]
         if not engine.closed:
-            engine.keep()
+            engine.log_definitions()
 
-    goal.when_dropped = dropped
+    goal.on_drop = unregister_goal
 
 
 def update(engine: Engine, check_database: Callable[[], None], text: str, values: dict[str, Any]) -> int:
-    """Run updates of the relations of one program, or of tables."""
-    return home(engine, check_database, text).update(text, **values)
+    """Run updates of tables or of one program's relations, and return the number of changed rows."""
+    return program_for(engine, check_database, text).update(text, **values)
 
 
-def home(engine: Engine, check_database: Callable[[], None], text: str) -> Program:
-    """The program that goals and updates are about, or one for those about nothing but tables and views."""
-    owner = owner_of(engine, text)
+def program_for(engine: Engine, check_database: Callable[[], None], text: str) -> Program:
+    """Return the program that goals and updates belong to.
+
+    If they use only tables and views, this is a program without rules, labelled ``DEFAULT_LABEL``.
+    """
+    owner = most_mentioned_program(engine, text)
     if owner is not None:
         return owner
-    # Goals and updates about nothing but the database's own relations need a program without rules.
-    found = next((one for one in programs(engine) if one.label == NOBODY), None)
-    if found is None:
-        found = Program(engine, NOBODY, check("", engine.catalog), check_database)
-        engine.dataflows[NOBODY] = found
-    return found
+    # Goals and updates on tables and views alone need a program without rules.
+    program = next((candidate for candidate in programs(engine) if candidate.label == DEFAULT_LABEL), None)
+    if program is None:
+        program = Program(engine, DEFAULT_LABEL, check("", engine.catalog), check_database)
+        engine.dataflows[DEFAULT_LABEL] = program
+    return program
 
 
-def owner_of(engine: Engine, text: str) -> Program | None:
-    """The program most of whose relations the text names, the latest of several.
+def most_mentioned_program(engine: Engine, text: str) -> Program | None:
+    """Return the program with the most relations that the text names, the latest of several.
 
-    The others' relations are read as views, so the answer does not depend on the choice.
+    Relations of other programs are read as views, so the answer does not depend on the choice.
     """
-    words = set(WORD.findall(text))
-    counts = [(len(words & set(one.checked.program.relations)), one) for one in programs(engine)]
-    most = max((count for count, _ in counts), default=0)
-    return next((one for count, one in counts if count == most > 0), None)
+    words = set(NAME.findall(text))
+    counts = [(len(words & set(program.checked.program.relations)), program) for program in programs(engine)]
+    highest = max((count for count, _ in counts), default=0)
+    return next((program for count, program in counts if count == highest > 0), None)
 
 
-def only_adds(text: str, filename: str, catalog: Catalog) -> bool:
-    """Whether a text has goals and updates only, at least one."""
+def has_only_goals_and_updates(text: str, filename: str, catalog: Catalog) -> bool:
+    """Return whether a text consists of at least one goal or update, and nothing else."""
     if not blank_comments(text)[0].lstrip().startswith(("?-", "+", "-")):
         return False
     diagnostics = Diagnostics()
     try:
-        tree = parse(preprocess(File(filename, text), reader(catalog), diagnostics), diagnostics)
+        tree = parse(preprocess(File(filename, text), include_reader(catalog), diagnostics), diagnostics)
     except RecursionError:
         return False
-    found = tree.statements
-    return bool(found) and all(isinstance(one, ast.Goal | ast.Update) for one in found)
+    statements = tree.statements
+    return bool(statements) and all(isinstance(statement, ast.Goal | ast.Update) for statement in statements)
 
 
-Told = tuple[tuple[Text, ...], str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
-"""A program's texts, its mark, its tables, its views, and those of them that are maintained."""
+StoredProgram = tuple[tuple[ProgramText, ...], str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+"""A program's texts, its mark, its tables, its views, and the materialized views among them."""
 
 
-def told(program: Program) -> Told:
-    """What a program can be made of again."""
-    tables, kept = program.installed.tables, program.installed.kept
-    views = tuple(name for name in program.installed.views if program.installed.is_there(name))
-    return program.texts, program.checked.mark, tuple(tables), views, tuple(sorted(kept))
+def stored_program(program: Program) -> StoredProgram:
+    """Return the description of a program from which ``reinstall`` installs it again."""
+    tables, materialized = program.installation.tables, program.installation.materialized
+    views = tuple(name for name in program.installation.views if program.installation.has_view(name))
+    return program.texts, program.checked.mark, tuple(tables), views, tuple(sorted(materialized))
 
 
-def restored(engine: Engine, label: str, told: Told, find: Callable[[str, str], Any]) -> Program:
-    """Have a program be there; ``find`` imports functors.
+def reinstall(engine: Engine, label: str, stored: StoredProgram, find: Callable[[str, str], Any]) -> Program:
+    """Install a program again when its database is opened.
 
-    Raises what checking its text raises, if a relation is missing that it reads.
+    ``find`` imports a functor, given its name and import path. Raises the errors of checking the
+    program, for example if a relation that it reads is missing.
     """
-    open_still = still_open(engine)
-    texts, mark, tables, views, kept = told
-    text, filename, folders, macros, files, places = texts[0]
+    check_database = make_open_check(engine)
+    texts, mark, tables, views, materialized = stored
+    text, filename, folders, macros, files, import_paths = texts[0]
     catalog = engine.catalog.copy()
     for name in tables:
         catalog.remove(name)
-    functors = {name: find(name, place) for name, place in places}
+    functors = {name: find(name, import_path) for name, import_path in import_paths}
     setting = Setting(folders, macros)
-    read = Reading(files)
+    read = IncludeReader(files)
     checked = check(text, catalog, file=filename, read=read, setting=setting, functors=functors, mark=mark)
-    for more, name, _, _, included, _ in texts[1:]:
-        checked = check(more, catalog, file=name, read=Reading(included), after=checked)
-    program = Program(engine, label, checked, open_still)
+    for extension, name, _, _, included, _ in texts[1:]:
+        checked = check(extension, catalog, file=name, read=IncludeReader(included), base=checked)
+    program = Program(engine, label, checked, check_database)
     program.texts = texts
-    program.installed.adopt(views, kept)
+    program.installation.restore_views(views, materialized)
     engine.dataflows[label] = program
     if len(texts) == 1:
-        program.get_ready()
+        program.prepare_declared_goals()
     return program
 
 
-def goals_again(engine: Engine, texts: Iterable[str]) -> None:
-    """Have the goals be there that were when the database was closed."""
+def reprepare_goals(engine: Engine, texts: Iterable[str]) -> None:
+    """Prepare the goals that were prepared when the database was closed."""
     for text in texts:
-        prepare_again(engine, still_open(engine), text)
+        reprepare_goal(engine, make_open_check(engine), text)
 
 
-def still_open(engine: Engine) -> Callable[[], None]:
-    """What raises InterfaceError once an engine is closed."""
+def make_open_check(engine: Engine) -> Callable[[], None]:
+    """Return a function that raises InterfaceError if the engine is closed."""
 
     def check_open() -> None:
         if engine.closed:

@@ -1,8 +1,8 @@
 """The formats ``IO=json`` and ``IO=sqlite``, laid out as in Soufflé.
 
-In JSON, a row or a record is a list or an object, and nil is null. In SQLite, a relation r is a table ``_r``
-of words with columns ``0``, ``1`` and so on. Symbols are in ``__SymbolTable``. A view ``r`` shows the named
-columns and the symbols. Reading uses that view, or a table of that name.
+In JSON, a row or a record is a list or an object, and nil is null. In SQLite, a relation r is a
+table ``_r`` of words with columns ``0``, ``1`` and so on. Symbols are in ``__SymbolTable``. A view
+``r`` shows the named columns and the symbols. Reading uses that view, or a table of that name.
 """
 
 import json
@@ -17,92 +17,112 @@ from kpg.api.result import Row
 from kpg.compiler.rules import core
 from kpg.datalog.terms import STRUCTURED, float_text, structure_text
 from kpg.runtime.errors import DataError, OperationalError
-from kpg.runtime.functions.datalog import branch_of, field, quote, unquote
+from kpg.runtime.functions.datalog import branch_name, extract_field, quote, unquote
 
-OBJECT = "object"
-"""The format in which columns and fields have their names."""
+OBJECT_FORMAT = "object"
+"""The JSON format that writes rows and records as objects."""
 
 
-def to_text(rows: Sequence[Row], relation: core.Relation, program: core.Program, form: str) -> str:
-    """The rows as an array with one of them a line."""
+def to_json(rows: Sequence[Row], relation: core.Relation, program: core.Program, format_: str) -> str:
+    """Return the rows as a JSON array, one row per line."""
     types = [(column.name, column.type) for column in relation.columns]
     if not types:
         return "[null\n]\n" if rows else "[]\n"
-    texts = [_dumped(_together(types, row, program, form)) for row in rows]
+    texts = [_dump_json(_json_row(types, row, program, format_)) for row in rows]
     return "[" + ",\n".join(texts) + "]\n"
 
 
-def _dumped(value: Any) -> str:
-    """The value as JSON, floats as in files of text."""
+def _dump_json(value: Any) -> str:
+    """Return the value as JSON, with floats as in text files."""
     match value:
         case float():
             return float_text(value)
         case list():
-            return f"[{', '.join(map(_dumped, value))}]"
+            return f"[{', '.join(map(_dump_json, value))}]"
         case dict():
-            return "{" + ", ".join(f"{json.dumps(key)}: {_dumped(one)}" for key, one in value.items()) + "}"
+            return (
+                "{" + ", ".join(f"{json.dumps(key)}: {_dump_json(item)}" for key, item in value.items()) + "}"
+            )
         case _:
             return json.dumps(value, ensure_ascii=False)
 
 
-def _together(
-    fields: Sequence[tuple[str, core.ValueType]], values: Sequence[Any], program: core.Program, form: str
+def _json_row(
+    fields: Sequence[tuple[str, core.ValueType]], values: Sequence[Any], program: core.Program, format_: str
 ) -> list[Any] | dict[str, Any]:
-    made = [_value(value, type_, program, form) for value, (_, type_) in zip(values, fields, strict=False)]
-    return dict(zip((name for name, _ in fields), made, strict=False)) if form == OBJECT else made
+    converted = [
+        _json_value(value, type_, program, format_) for value, (_, type_) in zip(values, fields, strict=False)
+    ]
+    return (
+        dict(zip((name for name, _ in fields), converted, strict=False))
+        if format_ == OBJECT_FORMAT
+        else converted
+    )
 
 
-def _value(value: Any, type_: core.ValueType, program: core.Program, form: str) -> Any:
+def _json_value(value: Any, type_: core.ValueType, program: core.Program, format_: str) -> Any:
     if type_.domain not in STRUCTURED:
         return value if isinstance(value, str | int | float) else str(value)
     if value == "nil":
         return None
-    name = branch_of(value)
+    name = branch_name(value)
     fields = program.structures[type_.name].branches[name]
-    inner = [_field(value, place, one, program, form) for place, (_, one) in enumerate(fields)]
+    field_values = [
+        _json_field(value, position, field_type, program, format_)
+        for position, (_, field_type) in enumerate(fields)
+    ]
     if type_.domain is core.Domain.ADT:
-        return [f"${name}", *inner]
-    return dict(zip((label for label, _ in fields), inner, strict=True)) if form == OBJECT else inner
+        return [f"${name}", *field_values]
+    return (
+        dict(zip((label for label, _ in fields), field_values, strict=True))
+        if format_ == OBJECT_FORMAT
+        else field_values
+    )
 
 
-def _field(whole: str, place: int, type_: core.ValueType, program: core.Program, form: str) -> Any:
-    text = field(whole, place) or ""
+def _json_field(
+    structure: str, position: int, type_: core.ValueType, program: core.Program, format_: str
+) -> Any:
+    text = extract_field(structure, position) or ""
     match type_.domain:
         case core.Domain.SYMBOL:
             return unquote(text)
         case core.Domain.FLOAT:
             return float(text)
         case core.Domain.RECORD | core.Domain.ADT:
-            return _value(text, type_, program, form)
+            return _json_value(text, type_, program, format_)
         case _:
             return int(text)
 
 
-def read_rows(path: Path, relation: core.Relation, program: core.Program) -> list[tuple[str, ...]]:
-    """The rows of a file of JSON as texts: an array of arrays, or of objects with the columns' names."""
+def read_json(path: Path, relation: core.Relation, program: core.Program) -> list[tuple[str, ...]]:
+    """Return the rows of a JSON file as texts.
+
+    The file is an array of arrays, or of objects whose keys are the columns' names.
+    """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        rows = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise OperationalError(f"cannot read {path}: {error}") from error
     except json.JSONDecodeError as error:
         raise DataError(f"{path} line {error.lineno}: {error.msg}") from error
-    if not isinstance(found, list):
+    if not isinstance(rows, list):
         raise DataError(f"{path}: it is no array of rows")
     types = [(column.name, column.type) for column in relation.columns]
-    return [_row(one, types, program, f"{path} row {number}") for number, one in enumerate(found, 1)]
+    return [_row_texts(row, types, program, f"{path} row {number}") for number, row in enumerate(rows, 1)]
 
 
-def _row(
-    given: Any, types: Sequence[tuple[str, core.ValueType]], program: core.Program, where: str
+def _row_texts(
+    row: Any, types: Sequence[tuple[str, core.ValueType]], program: core.Program, where: str
 ) -> tuple[str, ...]:
-    values = [given.get(name) for name, _ in types] if isinstance(given, Mapping) else given
+    values = [row.get(name) for name, _ in types] if isinstance(row, Mapping) else row
     if not isinstance(values, list) or len(values) != len(types):
         raise DataError(f"{where}: it does not have {len(types)} values")
-    return tuple(_text(value, type_, program) for value, (_, type_) in zip(values, types, strict=True))
+    return tuple(_value_text(value, type_, program) for value, (_, type_) in zip(values, types, strict=True))
 
 
-def _text(value: Any, type_: core.ValueType, program: core.Program) -> str:
-    """The value as a file of text has it."""
+def _value_text(value: Any, type_: core.ValueType, program: core.Program) -> str:
+    """Return the value as a text file has it."""
     if type_.domain not in STRUCTURED:
         return value if isinstance(value, str) else json.dumps(value)
     if value is None:
@@ -110,41 +130,46 @@ def _text(value: Any, type_: core.ValueType, program: core.Program) -> str:
     branches = program.structures[type_.name].branches
     if type_.domain is core.Domain.ADT and isinstance(value, list) and value:
         name = re.sub(r"^\$", "", str(value[0]))
-        return f"${name}({_fields(value[1:], branches.get(name, ()), program)})" if value[1:] else f"${name}"
+        return (
+            f"${name}({_field_texts(value[1:], branches.get(name, ()), program)})"
+            if value[1:]
+            else f"${name}"
+        )
     fields = branches.get("", ())
     if isinstance(value, Mapping):
         value = [value.get(name) for name, _ in fields]
-    return f"[{_fields(value, fields, program)}]" if isinstance(value, list) else json.dumps(value)
+    return f"[{_field_texts(value, fields, program)}]" if isinstance(value, list) else json.dumps(value)
 
 
-def _fields(
+def _field_texts(
     values: Sequence[Any], fields: Sequence[tuple[str, core.ValueType]], program: core.Program
 ) -> str:
     texts = []
-    for place, value in enumerate(values):
-        type_ = fields[place][1] if place < len(fields) else None
+    for position, value in enumerate(values):
+        type_ = fields[position][1] if position < len(fields) else None
         if type_ is not None and type_.domain is core.Domain.SYMBOL:
             texts.append(quote(str(value)))
         else:
-            texts.append(json.dumps(value) if type_ is None else _text(value, type_, program))
+            texts.append(json.dumps(value) if type_ is None else _value_text(value, type_, program))
     return ", ".join(texts)
 
 
-SYMBOLS = "__SymbolTable"
+SYMBOL_TABLE = "__SymbolTable"
+"""The table of symbols, by their numbers."""
 
 
-def _quoted(name: str) -> str:
+def _quote_identifier(name: str) -> str:
     escaped = name.replace('"', '""')
     return f'"{escaped}"'
 
 
-def read_table(path: Path, name: str, relation: core.Relation) -> list[tuple[str, ...]]:
-    """The rows as texts. OperationalError if there is no such database or table."""
+def read_sqlite(path: Path, name: str, relation: core.Relation) -> list[tuple[str, ...]]:
+    """Return the rows of a table as texts. Raises OperationalError without such a database or table."""
     if not path.exists():
         raise OperationalError(f"there is no file {path} for relation {name}")
     with closing(sqlite3.connect(path)) as db:
         try:
-            rows = db.execute(f"SELECT * FROM {_quoted(name)}").fetchall()
+            rows = db.execute(f"SELECT * FROM {_quote_identifier(name)}").fetchall()
         except sqlite3.Error as error:
             raise OperationalError(f"cannot read {path}: {error}") from error
     width = len(relation.columns)
@@ -154,43 +179,53 @@ def read_table(path: Path, name: str, relation: core.Relation) -> list[tuple[str
     return [tuple("" if value is None else str(value) for value in row[:width]) for row in rows]
 
 
-def write_table(path: Path, name: str, relation: core.Relation, rows: Sequence[Row]) -> None:
-    """Write the rows, in place of those that are there. OperationalError if that cannot be done."""
+def write_sqlite(path: Path, name: str, relation: core.Relation, rows: Sequence[Row]) -> None:
+    """Replace a relation's rows in a database. Raises OperationalError if it cannot be written."""
     try:
         with closing(sqlite3.connect(path)) as db, db:
-            db.execute(f"CREATE TABLE IF NOT EXISTS {SYMBOLS} (id INTEGER PRIMARY KEY, symbol TEXT UNIQUE)")
-            _replace(db, name, relation, rows)
+            db.execute(
+                f"CREATE TABLE IF NOT EXISTS {SYMBOL_TABLE} (id INTEGER PRIMARY KEY, symbol TEXT UNIQUE)"
+            )
+            _replace_table(db, name, relation, rows)
     except sqlite3.Error as error:
         raise OperationalError(f"cannot write {path}: {error}") from error
 
 
-def _replace(db: sqlite3.Connection, name: str, relation: core.Relation, rows: Sequence[Row]) -> None:
-    table, width = _quoted(f"_{name}"), len(relation.columns)
-    texts = [place for place, column in enumerate(relation.columns) if column.type.type.is_text]
-    db.execute(f"DROP VIEW IF EXISTS {_quoted(name)}")
+def _replace_table(db: sqlite3.Connection, name: str, relation: core.Relation, rows: Sequence[Row]) -> None:
+    table, width = _quote_identifier(f"_{name}"), len(relation.columns)
+    text_positions = [
+        position for position, column in enumerate(relation.columns) if column.type.type.is_text
+    ]
+    db.execute(f"DROP VIEW IF EXISTS {_quote_identifier(name)}")
     db.execute(f"DROP TABLE IF EXISTS {table}")
     columns = [
-        f'"{place}" {"REAL" if column.type.domain is core.Domain.FLOAT else "INTEGER"}'
-        for place, column in enumerate(relation.columns)
+        f'"{position}" {"REAL" if column.type.domain is core.Domain.FLOAT else "INTEGER"}'
+        for position, column in enumerate(relation.columns)
     ]
     db.execute(f"CREATE TABLE {table} ({', '.join(columns or ['holds INTEGER'])})")
-    made = [_words(db, relation, row, texts) for row in rows]
-    db.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * max(width, 1))})", made)
-    shown = [
-        f'(SELECT symbol FROM {SYMBOLS} WHERE id = "{place}") AS {_quoted(column.name)}'
-        if place in texts
-        else f'"{place}" AS {_quoted(column.name)}'
-        for place, column in enumerate(relation.columns)
+    encoded = [_encode_row(db, relation, row, text_positions) for row in rows]
+    db.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * max(width, 1))})", encoded)
+    selected = [
+        f'(SELECT symbol FROM {SYMBOL_TABLE} WHERE id = "{position}") AS {_quote_identifier(column.name)}'
+        if position in text_positions
+        else f'"{position}" AS {_quote_identifier(column.name)}'
+        for position, column in enumerate(relation.columns)
     ]
-    db.execute(f"CREATE VIEW {_quoted(name)} AS SELECT {', '.join(shown or ['holds'])} FROM {table}")
+    db.execute(
+        f"CREATE VIEW {_quote_identifier(name)} AS SELECT {', '.join(selected or ['holds'])} FROM {table}"
+    )
 
 
-def _words(db: sqlite3.Connection, relation: core.Relation, row: Row, texts: Sequence[int]) -> list[Any]:
+def _encode_row(
+    db: sqlite3.Connection, relation: core.Relation, row: Row, text_positions: Sequence[int]
+) -> list[Any]:
     values = list(row) or [1]
-    for place in texts:
-        text = values[place]
-        if relation.columns[place].type.domain in STRUCTURED:
+    for position in text_positions:
+        text = values[position]
+        if relation.columns[position].type.domain in STRUCTURED:
             text = structure_text(text, quotes=True)
-        db.execute(f"INSERT OR IGNORE INTO {SYMBOLS}(symbol) VALUES (?)", (text,))
-        values[place] = db.execute(f"SELECT id FROM {SYMBOLS} WHERE symbol = ?", (text,)).fetchone()[0]
+        db.execute(f"INSERT OR IGNORE INTO {SYMBOL_TABLE}(symbol) VALUES (?)", (text,))
+        values[position] = db.execute(f"SELECT id FROM {SYMBOL_TABLE} WHERE symbol = ?", (text,)).fetchone()[
+            0
+        ]
     return values

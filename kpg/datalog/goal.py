@@ -22,48 +22,48 @@ from kpg.runtime.monitor import Monitor, synchronized
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import BOOLEAN, ColumnDef, Schema, Type
 from kpg.session.engine import Engine
-from kpg.session.notification_queue import Guarded, Handler, Notification
+from kpg.session.notification_queue import GuardedCallback, Handler, Notification
 from kpg.session.subscriptions import Callback, Change
 
 Words = NDArray[np.int64]
 HOLDS = "holds"
-"""The column of the answer to a goal without variables: a row with true, or no row."""
+"""The column of the answer to a goal without variables: one row with true, or no row."""
 
 
-class GoalProgram(Protocol):
-    """The program of a goal."""
+class GoalOwner(Protocol):
+    """The program that a goal belongs to."""
 
     engine: Engine
 
     @property
     def dictionary(self) -> Dictionary:
-        """The database's strings."""
+        """The dictionary of the database."""
 
     def check(self) -> None:
-        """Raise InterfaceError if the program was dropped, or its database closed."""
+        """Raise InterfaceError if the program was dropped or its database closed."""
 
     def release(self, form: QueryForm) -> None:
-        """Forget one user of a form, and drop a form that has none."""
+        """Remove one user of a query form, and drop the form if it has no other."""
 
 
 @synchronized()
 class Goal:
-    """A prepared goal. Goals that ask the same way share one dataflow, whoever made them.
+    """A prepared goal. Goals of the same form share one dataflow.
 
-    Calling it, with values for the goal's parameters, gives the answer.
+    Call it with the values of its parameters to get the answer.
     """
 
-    def __init__(self, program: GoalProgram, text: core.Program, goal: core.Goal, form: QueryForm) -> None:
-        """Of a ``text`` that was checked after the program."""
+    def __init__(self, program: GoalOwner, text: core.Program, goal: core.Goal, form: QueryForm) -> None:
+        """Create a goal of ``text``, a text that was checked against the program."""
         self._monitor = program.engine.monitor
         self._program = program
         self._text = text
         self._goal = goal
         self._form: QueryForm | None = form
         self._answers: list[Answers] = []
-        self.when_dropped: Callable[[], None] | None = None
-        """Called once the goal is dropped."""
-        self._reading = Reading(goal, form, program.dictionary)
+        self.on_drop: Callable[[], None] | None = None
+        """Called after the goal is dropped."""
+        self._reading = AnswerReader(goal, form, program.dictionary)
         form.users += 1
 
     def __repr__(self) -> str:
@@ -73,7 +73,7 @@ class Goal:
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of the parameters."""
-        return tuple(one.name for one in self._goal.parameters)
+        return tuple(parameter.name for parameter in self._goal.parameters)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -82,46 +82,46 @@ class Goal:
 
     @property
     def types(self) -> tuple[Type, ...]:
-        """Their types."""
+        """The types of the columns."""
         return self._reading.reader.visible_types
 
     @property
     def label(self) -> str | None:
-        """Its name among dataflows, which goals of the same form share; None once it is dropped."""
+        """The name of the goal's dataflow, shared by goals of the same form; None after the goal is dropped."""
         return None if self._form is None else self._form.name
 
     def __call__(self, **values: Any) -> Result:
-        """The answer now. In a transaction, with its changes, computed for this call.
+        """Return the current answer. Inside a transaction, it includes the uncommitted changes.
 
-        A goal without variables gives one row if it holds and none if not.
+        A goal without variables has one row if it holds, and none if it does not.
         """
-        form = self._open()
-        seed, given = self._reading.seed(values)
+        form = self._check_form()
+        seed, constants = self._reading.seed(values)
         transactions = self._program.engine.transactions
-        transactions.check()
-        if not transactions.idle:
-            return self._reading.result(*form.rows_now(seed), given)
-        return self._reading.result(*form.answer(seed), given)
+        transactions.check_not_failed()
+        if not transactions.is_idle:
+            return self._reading.result(*form.compute_answer(seed), constants)
+        return self._reading.result(*form.answer(seed), constants)
 
     def subscribe(
         self, callback: Callback | None = None, on_error: Handler | None = None, /, **values: Any
     ) -> "Answers":
         """Keep the answer up to date, and call ``callback`` with the changes of each later commit.
 
-        ``on_error`` gets the exceptions of the callback: see :meth:`kpg.View.subscribe`.
+        ``on_error`` receives exceptions of the callback: see :meth:`kpg.View.subscribe`.
         """
-        answers = Answers(self, self._open(), self._reading, values, callback, on_error)
+        answers = Answers(self, self._check_form(), self._reading, values, callback, on_error)
         self._answers.append(answers)
         return answers
 
     def explain(self) -> str:
-        """How the goal is answered and why so, the rules it is answered by, and how much is demanded now."""
-        return self._open().explain()
+        """Return the evaluation strategy with its reason, the rewritten rules, and the present demand."""
+        return self._check_form().explain()
 
     def drop(self) -> None:
-        """Give the goal up and with it its subscriptions; the dataflow goes with its last goal.
+        """Drop the goal and its subscriptions. The last goal of a form drops the dataflow.
 
-        Dropping twice is allowed.
+        Dropping a goal twice is allowed.
         """
         form, self._form = self._form, None
         if form is not None:
@@ -129,8 +129,8 @@ class Goal:
             for answers in list(self._answers):
                 answers.close()
             self._program.release(form)
-            if self.when_dropped is not None:
-                self.when_dropped()
+            if self.on_drop is not None:
+                self.on_drop()
 
     def __enter__(self) -> "Goal":
         return self
@@ -140,28 +140,28 @@ class Goal:
 
     @property
     def epoch(self) -> int:
-        """The last epoch that answers have."""
+        """The latest epoch that answers include."""
         return self._program.engine.executor.epoch
 
     @property
     def monitor(self) -> Monitor:
-        """That of its database."""
+        """The monitor of the database."""
         return self._monitor
 
     def admit_owner(self) -> None:
-        """See :class:`kpg.session.engine.Sessions`."""
-        self._program.engine.admit_owner()
+        """Enter the database's own transaction and settings: see :class:`kpg.session.engine.Sessions`."""
+        self._program.engine.swap_in_default()
 
     def forget(self, answers: "Answers") -> None:
-        """A subscription was closed."""
+        """Remove a closed subscription."""
         if answers in self._answers:
             self._answers.remove(answers)
 
     def check(self) -> None:
-        """Raise PrivilegeError unless the role may read what the goal asks for."""
+        """Raise PrivilegeError unless the current role may read the goal's relation."""
         check_read(self._program.engine.catalog, self._text, self._goal.relation)
 
-    def _open(self) -> QueryForm:
+    def _check_form(self) -> QueryForm:
         self._program.check()
         if self._form is None or self._form.closed:
             raise InterfaceError("the goal was dropped", hint="prepare it again")
@@ -169,74 +169,88 @@ class Goal:
         return self._form
 
 
-class Reading:
-    """How a goal's answer is read off the answers of its form."""
+class AnswerReader:
+    """Reads a goal's answer from the answers of its query form.
+
+    It selects the rows with the goal's constants and equal variables, and projects them to the
+    variables.
+    """
 
     def __init__(self, goal: core.Goal, form: QueryForm, dictionary: Dictionary) -> None:
         self._goal = goal
         self._bound = form.bound
         self._dictionary = dictionary
-        self._given = [
+        self._constant_positions = [
             place for place, term in enumerate(goal.terms) if isinstance(term, core.Constant | core.Parameter)
         ]
-        columns = (ColumnDef(str(place), goal.terms[place].type, False) for place in self._given)
+        columns = (ColumnDef(str(place), goal.terms[place].type, False) for place in self._constant_positions)
         self._schema = Schema(tuple(columns))
-        places: dict[str, list[int]] = {}
-        for place, term in enumerate(goal.terms):
+        positions_by_name: dict[str, list[int]] = {}
+        for position, term in enumerate(goal.terms):
             if isinstance(term, core.Variable):
-                places.setdefault(term.name, []).append(place)
-        self._equal = [group for group in places.values() if len(group) > 1]
-        self._places = [places[one.name][0] for one in goal.variables]
-        names = tuple(one.name for one in goal.variables) or (HOLDS,)
-        types = tuple(one.type for one in goal.variables) or (BOOLEAN,)
+                positions_by_name.setdefault(term.name, []).append(position)
+        self._equal_positions = [group for group in positions_by_name.values() if len(group) > 1]
+        self._variable_positions = [positions_by_name[variable.name][0] for variable in goal.variables]
+        names = tuple(variable.name for variable in goal.variables) or (HOLDS,)
+        types = tuple(variable.type for variable in goal.variables) or (BOOLEAN,)
         self.reader = Reader(names, types, (), dictionary)
 
     def seed(self, values: dict[str, Any]) -> tuple[Seed, Seed]:
-        """The row to ask with, and all that is given: InterfaceError for missing or unknown parameters."""
-        check_names((one.name for one in self._goal.parameters), values)
+        """Return the seed, and the words of all constants and parameters.
+
+        The seed has the words of the form's bound columns. Raises InterfaceError for a missing or unknown
+        parameter.
+        """
+        check_names((parameter.name for parameter in self._goal.parameters), values)
         row: list[Any] = []
-        for place in self._given:
-            term = self._goal.terms[place]
+        for position in self._constant_positions:
+            term = self._goal.terms[position]
             if isinstance(term, core.Parameter):
                 row.append(values[term.name])
             elif isinstance(term, core.Constant):
                 row.append(python_value(term.value, term.type, self._dictionary))
-        given: Seed = ()
+        constants: Seed = ()
         if row:
-            given = tuple(from_rows([tuple(row)], self._schema, self._dictionary)[:, 0].tolist())
-        pairs = zip(self._given, given, strict=True)
-        return tuple(word for place, word in pairs if self._bound[place]), given
+            constants = tuple(from_rows([tuple(row)], self._schema, self._dictionary)[:, 0].tolist())
+        pairs = zip(self._constant_positions, constants, strict=True)
+        return tuple(word for place, word in pairs if self._bound[place]), constants
 
-    def chosen(self, data: Words, given: Seed) -> tuple[Words, NDArray[np.bool_]]:
-        """The rows of the answer with repetitions, and which of the given ones they are."""
+    def select(self, data: Words, constants: Seed) -> tuple[Words, NDArray[np.bool_]]:
+        """Return the answer's rows with repetitions, and the mask of the rows of ``data`` that they come
+        from.
+        """
         keep = np.ones(data.shape[1], np.bool_)
-        for place, word in zip(self._given, given, strict=True):
-            keep &= data[place] == word
-        for first, *others in self._equal:
+        for position, word in zip(self._constant_positions, constants, strict=True):
+            keep &= data[position] == word
+        for first, *others in self._equal_positions:
             for other in others:
                 keep &= data[first] == data[other]
-        rows = data[self._places][:, keep] if self._places else np.ones((1, int(keep.sum())), np.int64)
+        rows = (
+            data[self._variable_positions][:, keep]
+            if self._variable_positions
+            else np.ones((1, int(keep.sum())), np.int64)
+        )
         return np.ascontiguousarray(rows), keep
 
-    def rows(self, data: Words, diff: Words, given: Seed) -> Words:
-        """The answer, each row once."""
-        return distinct(self.chosen(np.ascontiguousarray(data[:, diff > 0]), given)[0])
+    def rows(self, data: Words, diff: Words, constants: Seed) -> Words:
+        """Return the distinct rows of the answer, as words."""
+        return distinct(self.select(np.ascontiguousarray(data[:, diff > 0]), constants)[0])
 
-    def result(self, data: Words, diff: Words, given: Seed) -> Result:
-        """The answer in Python's terms."""
-        rows = self.rows(data, diff, given)
+    def result(self, data: Words, diff: Words, constants: Seed) -> Result:
+        """Return the answer as a result."""
+        rows = self.rows(data, diff, constants)
         return self.reader.result(rows, np.ones(1, np.int64))
 
 
-@synchronized("notifications", "moved")
+@synchronized("notifications", "follow_new_feed")
 class Answers:
-    """The answer to one goal, kept up to date until it is closed. Read is the state after the last commit."""
+    """The answer to one goal, maintained until it is closed. It shows the state after the last commit."""
 
     def __init__(
         self,
         goal: Goal,
         form: QueryForm,
-        reading: Reading,
+        reader: AnswerReader,
         values: dict[str, Any],
         callback: Callback | None,
         on_error: Handler | None,
@@ -244,21 +258,23 @@ class Answers:
         self._monitor = goal.monitor
         self._goal = goal
         self._form: QueryForm | None = form
-        self._reading = reading
-        self._tell: Guarded | None = None
+        self._reader = reader
+        self._callback: GuardedCallback | None = None
         if callback is not None:
-            self._tell = Guarded(f"a subscriber of {goal!r}", callback, self._stop, on_error)
-        self._seed, self._given = reading.seed(values)
-        form.ask(self._seed)
-        self._mailbox = form.feed.mailbox()
+            self._callback = GuardedCallback(
+                f"a subscriber of {goal!r}", callback, self._remove_callback, on_error
+            )
+        self._seed, self._constants = reader.seed(values)
+        form.add_subscription(self._seed)
+        self._mailbox = form.feed.open_queue()
         self._counts: Counter[tuple[int, ...]] = Counter()
         data, diff = form.answer(self._seed)
-        self._waiting = self._net([Updates.of(data, (goal.epoch,), diff)])
+        self._pending_changes = self._set_changes([Updates.of(data, (goal.epoch,), diff)])
         form.listeners.append(self)
 
     def result(self) -> Result:
-        """The present answer, which later commits do not change."""
-        return self._reading.result(*self._open().answer(self._seed), self._given)
+        """Return the current answer, a copy that later commits do not change."""
+        return self._reader.result(*self._check_form().answer(self._seed), self._constants)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return iter(self.result())
@@ -267,35 +283,37 @@ class Answers:
         return len(self.result())
 
     def changes(self) -> Iterator[Change]:
-        """What changed since the last call, as (row, epoch, +1 or -1); first, the answer as it was."""
-        self._open()
-        found, self._waiting = self._waiting, []
-        return iter(found)
+        """Return the changes since the last call, as (row, epoch, +1 or -1).
+
+        The first call returns the initial answer.
+        """
+        self._check_form()
+        changes, self._pending_changes = self._pending_changes, []
+        return iter(changes)
 
     def notifications(self) -> Iterator[Notification]:
-        """Take the last commit's changes; the callback is to be told of them."""
-        updates, self._mailbox.waiting = self._mailbox.waiting, []
-        changes = self._net(updates)
-        self._waiting += changes
-        if changes and self._tell is not None:
-            yield partial(self._tell, changes)
+        """Read the last commit's changes, and yield the call of the callback with them."""
+        updates, self._mailbox.unread = self._mailbox.unread, []
+        changes = self._set_changes(updates)
+        self._pending_changes += changes
+        if changes and self._callback is not None:
+            yield partial(self._callback, changes)
 
-    def _stop(self) -> None:
-        """Call the callback no more."""
-        self._tell = None
+    def _remove_callback(self) -> None:
+        self._callback = None
 
-    def moved(self) -> None:
-        """Take changes from the form's new feed, which begin where the last one's ended."""
-        self._mailbox = self._open().feed.mailbox()
+    def follow_new_feed(self) -> None:
+        """Read changes from the form's new feed, which begins where the previous feed ends."""
+        self._mailbox = self._check_form().feed.open_queue()
 
     def close(self) -> None:
-        """Follow the answer no more; it is given up unless somebody else asks for it."""
+        """Stop following the answer. It is not maintained any longer unless another subscription needs it."""
         form, self._form = self._form, None
         if form is not None:
             self._goal.admit_owner()
             form.listeners.remove(self)
             self._goal.forget(self)
-            form.leave(self._seed)
+            form.remove_subscription(self._seed)
 
     def __enter__(self) -> "Answers":
         return self
@@ -303,39 +321,42 @@ class Answers:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _open(self) -> QueryForm:
+    def _check_form(self) -> QueryForm:
         if self._form is None or self._form.closed:
             raise InterfaceError("the subscription was closed", hint="subscribe again")
         self._goal.admit_owner()
         return self._form
 
-    def _net(self, parts: Sequence[Updates]) -> list[Change]:
-        """The changes of the answer as a set: several rows of the relation may be one of it."""
+    def _set_changes(self, parts: Sequence[Updates]) -> list[Change]:
+        """Return the changes of the answer as a set.
+
+        Several rows of the relation may be one row of the answer.
+        """
         if not parts:
             return []
         updates = Updates.concat(parts)
-        rows, keep = self._reading.chosen(updates.data, self._given)
+        rows, keep = self._reader.select(updates.data, self._constants)
         times, diffs = updates.times()[0][keep], updates.diffs()[keep]
-        found: list[Updates] = []
+        flips: list[Updates] = []
         for time in np.unique(times).tolist():
-            at = times == time
-            found += self._flipped(rows[:, at], diffs[at].tolist(), time)
-        return self._reading.reader.changes(found)
+            is_at_time = times == time
+            flips += self._flip_rows(rows[:, is_at_time], diffs[is_at_time].tolist(), time)
+        return self._reader.reader.changes(flips)
 
-    def _flipped(self, rows: Words, diffs: list[int], time: int) -> list[Updates]:
-        """The rows that an epoch brings into the answer, or takes out of it."""
-        before: dict[tuple[int, ...], bool] = {}
+    def _flip_rows(self, rows: Words, diffs: list[int], time: int) -> list[Updates]:
+        """Return the rows that an epoch adds to the answer or removes from it."""
+        was_present: dict[tuple[int, ...], bool] = {}
         for row, diff in zip(map(tuple, rows.T.tolist()), diffs, strict=True):
-            before.setdefault(row, self._counts[row] > 0)
+            was_present.setdefault(row, self._counts[row] > 0)
             self._counts[row] += diff
-        made = []
-        for row, was in before.items():
-            now = self._counts[row] > 0
-            if now != was:
-                made.append((row, 1 if now else -1))
-            if not now:
+        flips = []
+        for row, before in was_present.items():
+            after = self._counts[row] > 0
+            if after != before:
+                flips.append((row, 1 if after else -1))
+            if not after:
                 del self._counts[row]
-        if not made:
+        if not flips:
             return []
-        words = np.array([row for row, _ in made], np.int64).T
-        return [Updates.of(words, (time,), [diff for _, diff in made])]
+        words = np.array([row for row, _ in flips], np.int64).T
+        return [Updates.of(words, (time,), [diff for _, diff in flips])]

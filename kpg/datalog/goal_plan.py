@@ -1,12 +1,12 @@
-"""Query form: a relation with bound columns, shared by all goals of that form, and its evaluation strategy.
+"""Query form: a relation with bound columns, which goals share, and its evaluation strategy.
 
-An answer with subscribers is maintained. An answer without subscribers is computed by a step that is rolled
-back; it is maintained for a while if it is asked for again after a change. ``AnswerCache`` holds recent
-answers, bounded in number and in rows.
+An answer with subscribers is maintained. Any other answer is computed by a step that is rolled
+back. It is maintained for a while if it is requested again after a change. ``AnswerCache`` holds
+recent answers, bounded in number and in rows.
 
-Answers are computed by magic sets. When a large share of the possible seeds has been asked for, the form
-switches to looking answers up in the whole relation. ``Acyclic`` tells whether the edges between two columns
-of a table are free of cycles at present.
+Answers are computed by magic sets. When the demand becomes a large share of the possible seeds, the
+form changes to the full relation and looks answers up in it. ``AcyclicEdges`` tells whether the
+edges between two columns of a table are free of cycles at present.
 """
 
 from collections import Counter, OrderedDict
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from kpg.compiler.rules import core
 from kpg.compiler.rules.magic import Policy, Strategy, is_finite, origins
-from kpg.datalog.goal_dataflow import Answering, Question, Seed
-from kpg.datalog.privileges import shows_text
-from kpg.datalog.program_plans import place, placed
+from kpg.datalog.goal_dataflow import BindingPattern, GoalDataflow, Seed
+from kpg.datalog.privileges import may_see_text
+from kpg.datalog.program_plans import add_error_position, locate_error
 from kpg.runtime.errors import DatabaseError, DataError, InterfaceError
 from kpg.runtime.records import dataclass
 from kpg.session.base_table import Table
@@ -32,19 +32,19 @@ from kpg.session.subscriptions import Feed
 Words = NDArray[np.int64]
 
 
-Rows = tuple[Words, Words]
-MOST: Final = 64
-"""Questions whose answers are remembered."""
-MOST_ROWS: Final = 1 << 18
-"""Rows of all of them together."""
+AnswerRows = tuple[Words, Words]
+MAX_CACHED_ANSWERS: Final = 64
+"""Maximum number of cached answers."""
+MAX_CACHED_ROWS: Final = 1 << 18
+"""Maximum number of rows of all cached answers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
-    """An answer as it was at an epoch."""
+class CachedAnswer:
+    """An answer as of an epoch."""
 
     epoch: int
-    rows: Rows
+    rows: AnswerRows
 
     @property
     def size(self) -> int:
@@ -52,84 +52,94 @@ class Remembered:
 
 
 class AnswerCache:
-    """The answers to the questions asked last, the oldest first."""
+    """An LRU cache of answers by seed."""
 
     def __init__(self) -> None:
-        self._answers: OrderedDict[Seed, Remembered] = OrderedDict()
+        self._answers: OrderedDict[Seed, CachedAnswer] = OrderedDict()
         self._rows = 0
 
-    def find(self, seed: Seed) -> Remembered | None:
-        """The last answer to a question, however old."""
+    def find(self, seed: Seed) -> CachedAnswer | None:
+        """Return the cached answer to a seed, of any epoch, or None."""
         return self._answers.get(seed)
 
-    def put(self, seed: Seed, found: Remembered) -> None:
-        """Remember an answer, and forget others for it; one that is too large is not remembered."""
-        self.forget(seed)
-        if found.size > MOST_ROWS:
+    def put(self, seed: Seed, answer: CachedAnswer) -> None:
+        """Cache an answer and evict the oldest ones. An answer of more than ``MAX_CACHED_ROWS`` is not
+        cached.
+        """
+        self.evict(seed)
+        if answer.size > MAX_CACHED_ROWS:
             return
-        self._answers[seed] = found
-        self._rows += found.size
-        while len(self._answers) > MOST or self._rows > MOST_ROWS:
-            self.forget(next(iter(self._answers)))
+        self._answers[seed] = answer
+        self._rows += answer.size
+        while len(self._answers) > MAX_CACHED_ANSWERS or self._rows > MAX_CACHED_ROWS:
+            self.evict(next(iter(self._answers)))
 
-    def forget(self, seed: Seed) -> None:
-        """Forget an answer, if it is there."""
-        found = self._answers.pop(seed, None)
-        if found is not None:
-            self._rows -= found.size
+    def evict(self, seed: Seed) -> None:
+        """Remove the answer to a seed, if it is cached."""
+        answer = self._answers.pop(seed, None)
+        if answer is not None:
+            self._rows -= answer.size
 
 
-class Kept:
-    """Seeds that are maintained because they were asked for again after a change; the least recent first."""
+class RecentSeeds:
+    """Seeds without subscribers that stay maintained, the least recent first.
 
-    def __init__(self, most: int, patience: int) -> None:
-        self._most = most
-        self._patience = patience
-        self._asked: OrderedDict[Seed, int] = OrderedDict()
+    A seed enters when it is requested again after a change. It leaves if there are more than
+    ``capacity`` others, or if it is not requested for ``max_idle`` commits.
+    """
+
+    def __init__(self, capacity: int, max_idle: int) -> None:
+        self._capacity = capacity
+        self._max_idle = max_idle
+        self._last_use: OrderedDict[Seed, int] = OrderedDict()
         self._commits = 0
 
     def __contains__(self, seed: object) -> bool:
-        return seed in self._asked
+        return seed in self._last_use
 
     def __iter__(self) -> Iterator[Seed]:
-        return iter(tuple(self._asked))
+        return iter(tuple(self._last_use))
 
     def __len__(self) -> int:
-        return len(self._asked)
+        return len(self._last_use)
 
-    def ask(self, seed: Seed) -> None:
-        """Keep a seed that is asked for now."""
-        self._asked[seed] = self._commits
-        self._asked.move_to_end(seed)
+    def touch(self, seed: Seed) -> None:
+        """Mark a seed as used now."""
+        self._last_use[seed] = self._commits
+        self._last_use.move_to_end(seed)
 
     def expire(self, seed: Seed) -> None:
         """Keep a seed until the next commit, which finds it among the surplus."""
-        self._asked[seed] = self._commits - self._patience - 1
-        self._asked.move_to_end(seed, last=False)
+        self._last_use[seed] = self._commits - self._max_idle - 1
+        self._last_use.move_to_end(seed, last=False)
 
-    def forget(self, seed: Seed) -> None:
-        """Keep it no more."""
-        self._asked.pop(seed, None)
+    def discard(self, seed: Seed) -> None:
+        """Remove a seed, if it is there."""
+        self._last_use.pop(seed, None)
 
-    def committed(self) -> None:
-        """Note that there was a commit."""
+    def count_commit(self) -> None:
+        """Count a commit."""
         self._commits += 1
 
-    def surplus(self) -> list[Seed]:
-        """Those that are too many or were not asked for in a number of commits."""
-        many = len(self._asked) - self._most
-        old = self._commits - self._patience
-        return [seed for place, (seed, at) in enumerate(self._asked.items()) if place < many or at < old]
+    def expired(self) -> list[Seed]:
+        """Return the seeds beyond the capacity or idle for too long."""
+        excess = len(self._last_use) - self._capacity
+        oldest = self._commits - self._max_idle
+        return [
+            seed
+            for position, (seed, last_use) in enumerate(self._last_use.items())
+            if position < excess or last_use < oldest
+        ]
 
 
-SHARE: Final = 0.5
-"""The share of the values that could be asked for from which on all answers are computed."""
-LEAST: Final = 64
-"""With fewer values to ask for, asking is cheap in any case."""
+MAX_DEMAND_SHARE: Final = 0.5
+"""Share of the possible seeds from which on the full relation is computed."""
+MIN_POSSIBLE_SEEDS: Final = 64
+"""Number of possible seeds below which magic sets are cheap in any case."""
 
 
-class Guard:
-    """What could be asked of a program's relations, by its tables as they are."""
+class DemandLimits:
+    """Limits of the demand on a program's relations, from the present tables."""
 
     def __init__(self, program: core.Program, tables: Mapping[str, Table]) -> None:
         self._program = program
@@ -137,35 +147,39 @@ class Guard:
         self._is_finite = is_finite(program)
 
     def limit(self, relation: str, bound: Sequence[bool]) -> int | None:
-        """So many values for the bound columns are too many to be asked for one by one.
+        """Return the number of demanded values of the bound columns at which the full relation is cheaper.
 
-        None if that is not known: the program makes values of its own, or reads what is no table.
+        Returns None if it is unknown, because the program computes values or reads relations that are not
+        tables.
         """
-        if not self._is_finite or self._program.relations[relation].demanded:
+        if not self._is_finite or self._program.relations[relation].required_bindings:
             return None
         possible = 1
         for column in (column for column, is_bound in enumerate(bound) if is_bound):
-            count = self._values(relation, column)
+            count = self._max_values(relation, column)
             if count is None:
                 return None
             possible *= count
-        return int(SHARE * possible) if possible >= LEAST else None
+        return int(MAX_DEMAND_SHARE * possible) if possible >= MIN_POSSIBLE_SEEDS else None
 
-    def _values(self, relation: str, place: int) -> int | None:
-        """At most so many values are in a column."""
-        found = origins(self._program, relation, place)
-        if found is None or any(name not in self._tables for name, _ in found):
+    def _max_values(self, relation: str, position: int) -> int | None:
+        """Return an upper bound of the number of distinct values in a column, or None if it is unknown."""
+        source_columns = origins(self._program, relation, position)
+        if source_columns is None or any(name not in self._tables for name, _ in source_columns):
             return None
-        parts = [self._tables[name].scan((column,))[0] for name, column in found]
+        parts = [self._tables[name].scan((column,))[0] for name, column in source_columns]
         return int(np.unique(np.concatenate(parts)).shape[0]) if parts else 0
 
 
-MOST_ROUNDS: Final = 1024
-"""Longer chains count as cycles: counting by levels would not go that far."""
+MAX_LEVELS: Final = 1024
+"""Maximum length of a path; longer ones count as cycles. Counting by levels does not go further."""
 
 
-class Acyclic:
-    """The pairs of single columns (table, from, to) without cycles, found out when one is looked for."""
+class AcyclicEdges:
+    """The (table, from columns, to columns) whose edges have no cycle, computed at each lookup.
+
+    Both sides must be single columns.
+    """
 
     def __init__(self, tables: Mapping[str, Table]) -> None:
         self._tables = tables
@@ -180,158 +194,167 @@ class Acyclic:
         return is_acyclic(*table.scan((start[0], end[0])))
 
 
-def is_acyclic(start: Words, end: Words, most: int = MOST_ROUNDS) -> bool:
-    """Whether the edges ``start[i] -> end[i]`` have no cycle, nor a path of more than ``most`` edges.
+def is_acyclic(start: Words, end: Words, max_length: int = MAX_LEVELS) -> bool:
+    """Return whether the edges ``start[i] -> end[i]`` have no cycle and no path beyond ``max_length``.
 
-    Takes away nodes that no edge leads to until none is left: O(n log n), and ``most`` rounds.
+    Removes nodes without incoming edges until none is left: O(n log n), at most ``max_length`` rounds.
     """
-    nodes, places = np.unique(np.concatenate((start, end)), return_inverse=True)
-    source, target = places[: start.shape[0]], places[start.shape[0] :]
+    nodes, node_ids = np.unique(np.concatenate((start, end)), return_inverse=True)
+    source, target = node_ids[: start.shape[0]], node_ids[start.shape[0] :]
     order = np.argsort(source, kind="stable")
     target = target[order]
     first = np.searchsorted(source[order], np.arange(nodes.shape[0] + 1))
     incoming = np.bincount(target, minlength=nodes.shape[0])
-    free = np.flatnonzero(incoming == 0)
+    roots = np.flatnonzero(incoming == 0)
     left = nodes.shape[0]
-    for _ in range(most + 1):
-        left -= free.shape[0]
-        counts = first[free + 1] - first[free]
+    for _ in range(max_length + 1):
+        left -= roots.shape[0]
+        counts = first[roots + 1] - first[roots]
         total = int(counts.sum())
         if not left or not total:
             break
-        offsets = np.repeat(first[free] - np.cumsum(counts) + counts, counts)
+        offsets = np.repeat(first[roots] - np.cumsum(counts) + counts, counts)
         reached, times = np.unique(target[offsets + np.arange(total)], return_counts=True)
         incoming[reached] -= times
-        free = reached[incoming[reached] == 0]
+        roots = reached[incoming[reached] == 0]
     return left == 0
 
 
 GoalRows = tuple[Words, Words]
-MOST_KEPT: Final = 8
-"""Seeds that are maintained though nobody subscribes to their answers."""
-MOST_HELD: Final = 1 << 20
-"""Rows of state from which on none is."""
-MOST_RESERVED: Final = 1 << 28
-"""Bytes that questions may leave reserved for the next ones."""
-TRIMMED: Final = 16
-"""Questions after which that is looked at."""
-PATIENCE: Final = 32
-"""Commits after which one that was not asked for again is given up."""
-SAMPLES: Final = frozenset(8 * 4**n for n in range(15))
-"""Of so many questions the last is asked once more, to see what it demands. That costs as much as the
-answer, and all answers, if they are computed then, as much as several: so not before several were asked.
+MAX_RECENT_SEEDS: Final = 8
+"""Maximum number of maintained seeds without subscribers."""
+MAX_STATE_ROWS: Final = 1 << 20
+"""Rows of state above which no seed without subscribers stays maintained."""
+MAX_IDLE_BYTES: Final = 1 << 28
+"""Bytes of state that may stay allocated while no seed is maintained."""
+TRIM_INTERVAL: Final = 16
+"""Number of one-time answers between two checks of the allocated state."""
+MAX_IDLE_COMMITS: Final = 32
+"""Commits without a request after which a seed without subscribers is no longer maintained."""
+SAMPLED_ANSWERS: Final = frozenset(8 * 4**n for n in range(15))
+"""The counts of one-time answers at which the last seed's demand is measured.
+
+A measurement costs as much as the answer, and computing the full relation as much as several
+answers. So the first comes after several answers.
 """
 
 
-class Listener(Protocol):
-    """Somebody who follows the answers to a seed."""
+class AnswerListener(Protocol):
+    """A subscription to the answers to a seed."""
 
     def notifications(self) -> Iterator[Notification]:
-        """Whom to tell of a commit, once the feed's mailboxes have it."""
+        """Yield the notifications of a commit. The feed's mailboxes already have its changes."""
 
-    def moved(self) -> None:
-        """Take changes from the form's new feed from now on."""
+    def follow_new_feed(self) -> None:
+        """Read changes from the form's new feed from now on."""
 
 
 class QueryForm:
-    """The answers to a question for every seed, and the seeds that are maintained: those with demand."""
+    """The answers for a binding pattern, and the seeds that are maintained."""
 
-    def __init__(self, engine: Engine, name: str, question: Question, kept: frozenset[str]) -> None:
+    def __init__(
+        self, engine: Engine, name: str, pattern: BindingPattern, materialized: frozenset[str]
+    ) -> None:
         self._engine = engine
         self.name = name
-        self._question = question
+        self._pattern = pattern
         self.users = 0
         self.closed = False
-        self.listeners: list[Listener] = []
-        self._demands: Counter[Seed] = Counter()
-        self._kept = Kept(MOST_KEPT, PATIENCE)
+        self.listeners: list[AnswerListener] = []
+        self._subscriptions: Counter[Seed] = Counter()
+        self._recent_seeds = RecentSeeds(MAX_RECENT_SEEDS, MAX_IDLE_COMMITS)
         self._cache = AnswerCache()
-        self._asked = 0
-        """Questions that were answered by a step that was undone."""
-        self._is_settled = False
-        """Whether another strategy was tried, or there is none to try."""
-        self._moves = 0
-        self._answering = Answering(engine, name, question, self._policy(kept))
+        self._answer_count = 0
+        """Number of one-time answers."""
+        self._is_strategy_final = False
+        """Whether another strategy was tried or there is no other."""
+        self._strategy_changes = 0
+        self._dataflow = GoalDataflow(engine, name, pattern, self._policy(materialized))
         self._feed: Feed | None = None
         engine.dataflows[name] = self
-        self._note_uses()
-        if engine.transactions.idle:
+        self._record_uses()
+        if engine.transactions.is_idle:
             self.install()
 
     def _tables(self) -> dict[str, Table]:
-        found = ((name, self._engine.find_table(name)) for name in self._question.tables)
-        return {name: table for name, table in found if table is not None}
+        tables = ((name, self._engine.find_table(name)) for name in self._pattern.tables)
+        return {name: table for name, table in tables if table is not None}
 
-    def _note_uses(self) -> None:
-        """What is read must not be dropped, and with CASCADE the form goes too."""
-        self._engine.note_uses(self.name, self._answering.views | frozenset(self._tables()))
+    def _record_uses(self) -> None:
+        """Register the relations that the form reads. They cannot be dropped except with CASCADE."""
+        self._engine.record_reads(self.name, self._dataflow.views | frozenset(self._tables()))
 
-    def _policy(self, kept: frozenset[str], whole: str = "") -> Policy:
+    def _policy(self, materialized: frozenset[str], full_reason: str = "") -> Policy:
         tables = self._tables()
-        rows = {name: table.rows for name, table in tables.items()}
-        return Policy(kept=kept, rows=rows, acyclic=Acyclic(tables), whole=whole)
+        rows = {name: table.row_count for name, table in tables.items()}
+        return Policy(
+            materialized=materialized, rows=rows, acyclic=AcyclicEdges(tables), full_reason=full_reason
+        )
 
     def install(self) -> None:
-        """Make the dataflow now rather than with the first question."""
+        """Install the dataflow now instead of at the first request."""
         try:
-            with placed(self._question.program):
-                self._answering.install()
+            with add_error_position(self._pattern.program):
+                self._dataflow.install()
         except BaseException:
             self.drop()
             raise
 
     @property
     def bound(self) -> tuple[bool, ...]:
-        """The columns that a seed has values for."""
-        return self._answering.prepared.bound
+        """Whether each column is bound, so that a seed has a value for it."""
+        return self._dataflow.prepared.bound
 
     @property
     def feed(self) -> Feed:
-        """What changes in the answers that are maintained."""
+        """The feed of changes in the maintained answers."""
         if self._feed is None:
-            reader = self._answering.plan.reader(self._engine.executor.dictionary)
-            self._feed = Feed(self._engine.monitor, self._engine.executor, self._answering.install(), reader)
+            reader = self._dataflow.plan.reader(self._engine.executor.dictionary)
+            self._feed = Feed(self._engine.monitor, self._engine.executor, self._dataflow.install(), reader)
         return self._feed
 
-    # Who asks
+    # Subscriptions
 
-    def ask(self, seed: Seed) -> None:
-        """Have the answers for a seed maintained until :meth:`leave`; asked twice, it is left twice."""
+    def add_subscription(self, seed: Seed) -> None:
+        """Maintain the answers to a seed until a matching :meth:`remove_subscription`."""
         self._engine.refuse_in_transaction("following a goal")
-        self._maintain(seed)
-        self._demands[seed] += 1
-        self._guard_followed()
+        self._add_seed(seed)
+        self._subscriptions[seed] += 1
+        self._check_total_demand()
 
-    def leave(self, seed: Seed) -> None:
-        """Ask no more. Answers that nobody asks for are given up, in a transaction with a later change."""
-        self._demands[seed] -= 1
-        if self._demands[seed] <= 0:
-            del self._demands[seed]
-            self._kept.ask(seed)
-            if self._engine.transactions.idle:
+    def remove_subscription(self, seed: Seed) -> None:
+        """Remove a subscription to a seed.
+
+        Without other subscriptions the answers are not maintained any longer. Inside a transaction, this
+        takes effect with a later change.
+        """
+        self._subscriptions[seed] -= 1
+        if self._subscriptions[seed] <= 0:
+            del self._subscriptions[seed]
+            self._recent_seeds.touch(seed)
+            if self._engine.transactions.is_idle:
                 self._release([seed])
 
-    def _maintain(self, seed: Seed) -> None:
-        """Have a seed in the table."""
-        if self._answering.has_seeds and not self._is_maintained(seed):
-            self._change([seed], self._surplus())
-        self._kept.forget(seed)
-        self._cache.forget(seed)
+    def _add_seed(self, seed: Seed) -> None:
+        if self._dataflow.has_seeds and not self._is_maintained(seed):
+            self._change_seeds([seed], self._expired_seeds())
+        self._recent_seeds.discard(seed)
+        self._cache.evict(seed)
 
     def _is_maintained(self, seed: Seed) -> bool:
-        return seed in self._kept or self._demands[seed] > 0
+        return seed in self._recent_seeds or self._subscriptions[seed] > 0
 
-    def _change(self, coming: list[Seed], going: list[Seed]) -> None:
-        """Seeds come and go in one commit, which may stand though a subscriber raises."""
-        for seed in going:
-            self._kept.forget(seed)
+    def _change_seeds(self, added: list[Seed], removed: list[Seed]) -> None:
+        """Add and remove seeds in one commit. The commit can succeed even if a subscriber raises."""
+        for seed in removed:
+            self._recent_seeds.discard(seed)
         try:
-            if self._answering.has_seeds:
-                self._answering.change(coming, going)
+            if self._dataflow.has_seeds:
+                self._dataflow.change_seeds(added, removed)
         except BaseException:
-            for seeds, keep in ((coming, self._kept.ask), (going, self._kept.expire)):
+            for seeds, keep in ((added, self._recent_seeds.touch), (removed, self._recent_seeds.expire)):
                 for seed in seeds:
-                    if self._answering.has(seed) and not self._is_maintained(seed):
+                    if self._dataflow.has_seed(seed) and not self._is_maintained(seed):
                         keep(seed)
             raise
 
@@ -341,178 +364,197 @@ class QueryForm:
         The open epoch cannot be committed while an input of a collection holds updates at it.
         """
         with suppress(InterfaceError):
-            self._change([], going)
+            self._change_seeds([], going)
 
-    def _surplus(self) -> list[Seed]:
-        """The kept seeds that are kept no longer."""
-        if len(self._kept) and self._answering.held > MOST_HELD:
-            return list(self._kept)
-        return self._kept.surplus()
+    def _expired_seeds(self) -> list[Seed]:
+        if len(self._recent_seeds) and self._dataflow.state_rows > MAX_STATE_ROWS:
+            return list(self._recent_seeds)
+        return self._recent_seeds.expired()
 
-    # What is answered
+    # Answers
 
     def answer(self, seed: Seed) -> GoalRows:
-        """The answers to a seed, which nobody need have asked for; between transactions only."""
-        with placed(self._question.program):
-            return self._answered(seed)
+        """Return the answers to a seed, with or without subscriptions. Must run between transactions."""
+        with add_error_position(self._pattern.program):
+            return self._find_answer(seed)
 
-    def _answered(self, seed: Seed) -> GoalRows:
-        if not self._answering.has_seeds:
-            return self._answering.rows()
-        if self._demands[seed]:
-            return self._answering.find(seed)
-        epoch, last = self._engine.executor.epoch, self._cache.find(seed)
-        if seed not in self._kept:
-            if last is None:
-                return self._previewed(seed)
-            if last.epoch == epoch:
-                return last.rows
-            self._maintain(seed)
-        self._kept.ask(seed)
-        return self._answering.find(seed)
+    def _find_answer(self, seed: Seed) -> GoalRows:
+        if not self._dataflow.has_seeds:
+            return self._dataflow.rows()
+        if self._subscriptions[seed]:
+            return self._dataflow.look_up(seed)
+        epoch, cached = self._engine.executor.epoch, self._cache.find(seed)
+        if seed not in self._recent_seeds:
+            if cached is None:
+                return self._preview(seed)
+            if cached.epoch == epoch:
+                return cached.rows
+            self._add_seed(seed)
+        self._recent_seeds.touch(seed)
+        return self._dataflow.look_up(seed)
 
-    def _previewed(self, seed: Seed) -> GoalRows:
-        found = self._answering.preview(seed)
-        self._cache.put(seed, Remembered(self._engine.executor.epoch, found))
-        self._asked += 1
-        self._guard_asked(seed)
-        if self._asked % TRIMMED == 0:
+    def _preview(self, seed: Seed) -> GoalRows:
+        answer = self._dataflow.preview(seed)
+        self._cache.put(seed, CachedAnswer(self._engine.executor.epoch, answer))
+        self._answer_count += 1
+        self._check_sampled_demand(seed)
+        if self._answer_count % TRIM_INTERVAL == 0:
             self._trim()
-        return found
+        return answer
 
     def _trim(self) -> None:
-        """Give back the memory that large questions have left reserved, if nobody needs the state."""
-        if not self._demands and not len(self._kept) and self._answering.reserved > MOST_RESERVED:
-            self._answering.uninstall()
+        """Uninstall a dataflow with much allocated state if no seed is maintained."""
+        if (
+            not self._subscriptions
+            and not len(self._recent_seeds)
+            and self._dataflow.state_bytes > MAX_IDLE_BYTES
+        ):
+            self._dataflow.uninstall()
             self._feed = None
 
-    def rows_now(self, seed: Seed) -> GoalRows:
-        """The answers to a seed inside a transaction, its changes included; computed for this call."""
-        return self._answering.rows_now(seed)
+    def compute_answer(self, seed: Seed) -> GoalRows:
+        """Return the answers to a seed inside a transaction, including its changes, computed from scratch."""
+        return self._dataflow.compute_answer(seed)
 
     def explain(self) -> str:
-        """The strategy, the program it led to, how much is demanded now, and how much would be too much."""
-        prepared = self._answering.prepared
+        """Return the strategy, the rewritten program, the present demand and its limits, as text."""
+        prepared = self._dataflow.prepared
         lines = [prepared.explanation.text().rstrip("\n")]
         if prepared.demands:
-            lines += ["demand now:", *(f"  {name}: {self._size(name)} rows" for name in prepared.demands)]
-        for name, relation, bound in () if self._is_settled else self._watched():
-            most = self._guard.limit(relation, bound)
-            if most is not None:
-                lines.append(f"as a whole from {most} rows of {name} on")
+            lines += [
+                "demand now:",
+                *(f"  {name}: {self._size_text(name)} rows" for name in prepared.demands),
+            ]
+        for name, relation, bound in () if self._is_strategy_final else self._limited_demands():
+            limit = self._demand_limits.limit(relation, bound)
+            if limit is not None:
+                lines.append(f"as a whole from {limit} rows of {name} on")
         return "\n".join(lines)
 
-    def _size(self, relation: str) -> str:
+    def _size_text(self, relation: str) -> str:
         try:
-            return str(self._answering.size(relation))
+            return str(self._dataflow.relation_size(relation))
         except DatabaseError as error:
             return error.message
 
-    # Another strategy
+    # Choice of strategy
 
     @property
-    def _guard(self) -> Guard:
-        return Guard(self._question.program, self._tables())
+    def _demand_limits(self) -> DemandLimits:
+        return DemandLimits(self._pattern.program, self._tables())
 
-    def _watched(self) -> list[tuple[str, str, tuple[bool, ...]]]:
-        """The demand that must not grow too large: of the question itself, and what spreads from it."""
-        prepared = self._answering.prepared
+    def _limited_demands(self) -> list[tuple[str, str, tuple[bool, ...]]]:
+        """Return the demand relations with limits, each with its source relation and bound columns.
+
+        These are the relations with derived demand, or else the demand of the seeds.
+        """
+        prepared = self._dataflow.prepared
         if not prepared.demands:
             return []
-        if self._spreads:
-            return list(prepared.spreading)
-        return [(prepared.demands[0], self._question.relation, prepared.bound)]
+        if self._derives_demand:
+            return list(prepared.derived_demands)
+        return [(prepared.demands[0], self._pattern.relation, prepared.bound)]
 
     @property
-    def _spreads(self) -> bool:
-        """Whether what a single question demands may grow too large."""
-        prepared = self._answering.prepared
-        return bool(prepared.spreading) and prepared.strategy is Strategy.MAGIC
+    def _derives_demand(self) -> bool:
+        """Whether the demand of a single seed can become too large."""
+        prepared = self._dataflow.prepared
+        return bool(prepared.derived_demands) and prepared.strategy is Strategy.MAGIC
 
-    def _guard_asked(self, seed: Seed) -> None:
-        """Now and then, see how much a question that nobody follows demands; it was asked already."""
-        if self._spreads and not self._is_settled and self._asked in SAMPLES:
-            self._consider(lambda name: self._answering.added(name, seed))
+    def _check_sampled_demand(self, seed: Seed) -> None:
+        """Measure the demand of a seed that was just answered, at the counts of ``SAMPLED_ANSWERS``."""
+        if self._derives_demand and not self._is_strategy_final and self._answer_count in SAMPLED_ANSWERS:
+            self._check_demand(lambda name: self._dataflow.added_rows(name, seed))
 
-    def _guard_followed(self) -> None:
-        """Each time that the number of seeds has doubled, see how much they demand."""
-        count = len(self._demands)
-        doubled = count & (count - 1) == 0 and (self._spreads or count >= SHARE * LEAST)
-        if doubled and not self._is_settled:
-            self._consider(self._answering.size)
+    def _check_total_demand(self) -> None:
+        """Measure the demand of all seeds whenever their number has doubled."""
+        count = len(self._subscriptions)
+        doubled = count & (count - 1) == 0 and (
+            self._derives_demand or count >= MAX_DEMAND_SHARE * MIN_POSSIBLE_SEEDS
+        )
+        if doubled and not self._is_strategy_final:
+            self._check_demand(self._dataflow.relation_size)
 
-    def _consider(self, size: Callable[[str], int]) -> None:
-        guard = self._guard
-        for name, relation, bound in self._watched():
-            most = guard.limit(relation, bound)
-            if most is not None and (found := size(name)) >= most:
-                self._move(self._policy(self._answering.kept, f"{found} rows of {name}, at least {most}"))
-                self._is_settled = True
+    def _check_demand(self, size: Callable[[str], int]) -> None:
+        limits = self._demand_limits
+        for name, relation, bound in self._limited_demands():
+            limit = limits.limit(relation, bound)
+            if limit is not None and (rows := size(name)) >= limit:
+                self._change_strategy(
+                    self._policy(self._dataflow.materialized, f"{rows} rows of {name}, at least {limit}")
+                )
+                self._is_strategy_final = True
                 return
 
-    def look_up(self, kept: frozenset[str]) -> None:
-        """Answer from the relation itself if that is maintained by now."""
-        if self._question.relation in kept and self._question.relation not in self._answering.kept:
-            self._move(self._policy(kept))
+    def use_materialized(self, materialized: frozenset[str]) -> None:
+        """Change to looking answers up in the relation itself if it is materialized by now."""
+        if (
+            self._pattern.relation in materialized
+            and self._pattern.relation not in self._dataflow.materialized
+        ):
+            self._change_strategy(self._policy(materialized))
 
-    def _move(self, policy: Policy) -> None:
-        """Have another strategy answer, unless it is the same or fails; those who follow do not notice."""
-        self._moves += 1
-        new = Answering(self._engine, f"{self.name}/{self._moves}", self._question, policy)
-        seeds = list(dict.fromkeys((*self._demands, *self._kept)))
+    def _change_strategy(self, policy: Policy) -> None:
+        """Change to the strategy that the policy implies, unless it is the same or fails.
+
+        Subscriptions continue without a gap.
+        """
+        self._strategy_changes += 1
+        new = GoalDataflow(self._engine, f"{self.name}/{self._strategy_changes}", self._pattern, policy)
+        seeds = list(dict.fromkeys((*self._subscriptions, *self._recent_seeds)))
         try:
-            if new.prepared.strategy is self._answering.prepared.strategy:
+            if new.prepared.strategy is self._dataflow.prepared.strategy:
                 new.drop()
                 return
             new.install()
             if seeds and new.has_seeds:
-                new.change(seeds, [])
+                new.change_seeds(seeds, [])
         except DatabaseError:
             new.drop()
             return
         except BaseException:
             new.drop()
             raise
-        old, self._answering, self._feed = self._answering, new, None
-        self._note_uses()
+        old, self._dataflow, self._feed = self._dataflow, new, None
+        self._record_uses()
         for listener in self.listeners:
-            listener.moved()
+            listener.follow_new_feed()
         old.drop()
 
-    # As a part of the engine
+    # The engine's client protocol
 
     def notifications(self) -> Iterator[Notification]:
-        """Whom to tell of a commit; and what nobody has asked for in a while is given up."""
-        if self._feed is not None and self._feed.is_heard():
+        """Yield the notifications of a commit, and the removal of expired seeds."""
+        if self._feed is not None and self._feed.has_listeners():
             for _ in self._feed.distribute():
                 pass
         for listener in list(self.listeners):
             yield from listener.notifications()
-        self._kept.committed()
-        if len(self._kept) and self._surplus():
-            yield self._tidy
+        self._recent_seeds.count_commit()
+        if len(self._recent_seeds) and self._expired_seeds():
+            yield self._remove_expired_seeds
 
     def retire(self) -> None:
-        """Tables can always change."""
+        """Do nothing: tables can always change."""
 
     def prover(self, name: str) -> None:
-        """Its views are those of goals."""
+        """Return None: the views of goals have no proofs."""
 
     def place(self, error: DataError) -> None:
-        """An operation of the rules that failed is in their program's text."""
-        if shows_text(self._engine.catalog, self._question.program):
-            place(error, self._question.program)
+        """Add the position in the program's text to an error of one of its rules."""
+        if may_see_text(self._engine.catalog, self._pattern.program):
+            locate_error(error, self._pattern.program)
 
-    def _tidy(self) -> None:
-        if not self.closed and self._engine.transactions.idle:
-            self._release(self._surplus())
+    def _remove_expired_seeds(self) -> None:
+        if not self.closed and self._engine.transactions.is_idle:
+            self._release(self._expired_seeds())
 
     def pull(self) -> None:
-        """A goal has no inputs of its own clock."""
+        """Do nothing: a goal has no inputs of its own."""
 
     def drop(self) -> None:
-        """Give the dataflow and the seeds up. Twice is allowed."""
+        """Drop the dataflow and the seeds. Dropping twice is allowed."""
         if not self.closed:
             self.closed = True
-            self._engine.forget_dataflow(self.name)
-            self._answering.drop()
+            self._engine.remove_dataflow(self.name)
+            self._dataflow.drop()

@@ -9,22 +9,22 @@ from typing import Final
 import numpy as np
 
 from kpg.compiler.algebra.facts import unique_keys
-from kpg.compiler.catalog.entries import ViewEntry, query_of
-from kpg.compiler.datalog.core_program import BASE
+from kpg.compiler.catalog.entries import ViewEntry, select_all
+from kpg.compiler.datalog.core_program import BASE_SUFFIX
 from kpg.compiler.rules import core
 from kpg.compiler.rules.lower.program import Lowering, lowering
-from kpg.compiler.rules.magic import restricted
+from kpg.compiler.rules.magic import restrict_program
 from kpg.compiler.rules.strata import dependencies, successors
 from kpg.datalog import facts
-from kpg.datalog.fact_files import load
-from kpg.datalog.privileges import external, owning
+from kpg.datalog.fact_files import load_inputs
+from kpg.datalog.privileges import assign_ownership, external_relations
 from kpg.datalog.program_plans import (
     InstalledStrata,
+    add_error_position,
     definition,
     is_deep,
-    keys_of,
-    placed,
-    rounds,
+    key_columns,
+    max_rounds,
     table_schema,
     view_schema,
 )
@@ -33,19 +33,19 @@ from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.records import dataclass
 from kpg.session.engine import Engine
 
-GOAL: Final = "?-"
-"""Begins the names of the relations that goals of several literals are."""
+GOAL_PREFIX: Final = "?-"
+"""Prefix of the generated relations of goals with several literals."""
 
 
 @dataclass(slots=True)
-class Relations:
-    """What a program has in the database: the names of its tables, and its views.
+class ProgramRelations:
+    """A program's relations in the database: the names of its tables, and its views.
 
-    A view that is not in ``kept`` is expanded where SQL uses it, until somebody wants it maintained; one that
-    depends on too many strata to be written out is maintained from the start.
+    A view that is not in ``materialized`` is expanded where SQL uses it, until it is materialized. A
+    view that depends on too many strata to be expanded is materialized from the start.
 
-    ``by_magic`` are outputs of a program that asks for magic sets: what they are made of is restricted to
-    what they need, so they are computed by rules of their own.
+    ``by_magic``: outputs of a program with magic sets inside it. Their dependencies are restricted to
+    what they demand, so they are computed by rules of their own.
     """
 
     engine: Engine
@@ -62,7 +62,7 @@ class Relations:
         self.lowering = lowering(self.program)
         self.strata = InstalledStrata(self.engine, self.label, self.lowering)
         outputs = self.outputs()
-        program = restricted(self.program, outputs)
+        program = restrict_program(self.program, outputs)
         self.by_magic = {}
         if program is not None:
             lowered = lowering(program)
@@ -70,27 +70,29 @@ class Relations:
             self.by_magic = dict.fromkeys(outputs, lowered)
 
     def outputs(self) -> list[str]:
-        """The derived relations that are maintained from the start."""
-        wanted = [one.relation for one in self.program.transfers if one.direction is not core.Direction.INPUT]
-        derived = (one for one in wanted if self.program.relations[one].kind is core.Kind.DERIVED)
+        """Return the derived relations of ``.output`` and ``.printsize``, materialized from the start."""
+        names = [
+            name.relation for name in self.program.transfers if name.direction is not core.TransferKind.INPUT
+        ]
+        derived = (name for name in names if self.program.relations[name].kind is core.Kind.DERIVED)
         return list(dict.fromkeys(derived))
 
     def lowering_of(self, name: str) -> Lowering:
-        """What computes a relation."""
+        """Return the lowering that computes a relation."""
         return self.by_magic.get(name, self.lowering)
 
     @property
     def uses(self) -> frozenset[str]:
-        """The relations of the database that the program reads, its tables included."""
-        return frozenset((*self.tables, *external(self.program)))
+        """The database relations that the program reads, including its own tables."""
+        return frozenset((*self.tables, *external_relations(self.program)))
 
     @property
-    def kept(self) -> frozenset[str]:
-        """The derived relations that are maintained."""
-        return frozenset(name for name in self.views if self.is_there(name) and name in self.engine.views)
+    def materialized(self) -> frozenset[str]:
+        """The derived relations that are materialized."""
+        return frozenset(name for name in self.views if self.has_view(name) and name in self.engine.views)
 
-    def is_there(self, name: str) -> bool:
-        """Whether nobody has dropped the view or put another in its place."""
+    def has_view(self, name: str) -> bool:
+        """Return whether the program's view exists, neither dropped nor replaced."""
         return self.engine.catalog.find(name) is self.views.get(name)
 
     def add(
@@ -98,99 +100,105 @@ class Relations:
         rows: Mapping[str, facts.Words],
         folder: str | None,
         owner: str | None = None,
-        missing: Callable[[str], None] | None = None,
+        report_missing: Callable[[str], None] | None = None,
     ) -> None:
-        """Add tables with these rows and those of files, and views: all, or nothing has changed.
+        """Add tables with these rows and the rows of fact files, and views, atomically.
 
-        They belong to ``owner``, or to the role that asks; ``missing`` as in :func:`load`.
+        They belong to ``owner``, by default the current role. ``report_missing`` is that of
+        :func:`load_inputs`.
         """
         self.engine.refuse_in_transaction("installing a Datalog program")
-        with ExitStack() as undo, placed(self.program), owning(self.engine, owner):
+        with ExitStack() as undo, add_error_position(self.program), assign_ownership(self.engine, owner):
             undo.callback(self.remove)
             self._add_tables()
             with self.engine.transactions.statement(changes=True):
                 for name, words in rows.items():
                     facts.insert(self.engine.table(name), words)
                 if folder is not None:
-                    load(self.program, self.engine, folder, missing)
-            self._add_views(self.outputs(), self.ordered())
+                    load_inputs(self.program, self.engine, folder, report_missing)
+            self._add_views(self.outputs(), self.view_names())
             undo.pop_all()
 
-    def adopt(self, views: Iterable[str], kept: Iterable[str]) -> None:
-        """Add views over tables that are there already; those of ``kept`` are maintained.
+    def restore_views(self, views: Iterable[str], materialized: Iterable[str]) -> None:
+        """Add views over tables that exist already, when a database is opened.
 
-        Nobody has dropped those of ``views``.
+        Only ``views`` are added, because the others were dropped. Those in ``materialized`` are
+        materialized.
         """
-        with placed(self.program):
+        with add_error_position(self.program):
             relations = self.program.relations.values()
-            self.tables += [one.name for one in relations if one.kind is core.Kind.INPUT]
-            self.engine.note_uses(self.label, self.uses)
-            there = frozenset(views)
-            self._add_views(kept, [name for name in self.ordered() if name in there])
+            self.tables += [relation.name for relation in relations if relation.kind is core.Kind.INPUT]
+            self.engine.record_reads(self.label, self.uses)
+            existing = frozenset(views)
+            self._add_views(materialized, [name for name in self.view_names() if name in existing])
 
     def _add_tables(self) -> None:
         for relation in self.program.relations.values():
             if relation.kind is core.Kind.INPUT:
                 self.engine.tables.create(relation.name, table_schema(relation))
                 self.tables.append(relation.name)
-        self.engine.note_uses(self.label, self.uses)
+        self.engine.record_reads(self.label, self.uses)
 
-    def _add_views(self, kept: Iterable[str], names: Sequence[str]) -> None:
-        wanted = set(kept)
-        rounds(self.program)
+    def _add_views(self, materialized: Iterable[str], names: Sequence[str]) -> None:
+        to_materialize = set(materialized)
+        max_rounds(self.program)
         for name in names:
             relation = self.program.relations[name]
-            by = self.lowering_of(name)
-            written = cache(partial(definition, by, name, self.engine.catalog, frozenset()))
-            deep = is_deep(self.lowering, name, frozenset())
-            keys = (keys_of(relation),) if deep else None
-            entry = ViewEntry(name, view_schema(relation), written, query_of(name), keys=keys)
+            view_lowering = self.lowering_of(name)
+            definition_of = cache(partial(definition, view_lowering, name, self.engine.catalog, frozenset()))
+            is_deep_view = is_deep(self.lowering, name, frozenset())
+            keys = (key_columns(relation),) if is_deep_view else None
+            entry = ViewEntry(name, view_schema(relation), definition_of, select_all(name), keys=keys)
             self.engine.views.create(entry, frozenset({self.label}), replace_old=False)
             self.views[name] = entry
-            if deep:
-                wanted.add(name)
+            if is_deep_view:
+                to_materialize.add(name)
         for name in names:
-            if name in wanted:
-                self.keep(name)
+            if name in to_materialize:
+                self.materialize(name)
 
-    def ordered(self) -> list[str]:
-        """The derived relations that can be views, those first that others are made of."""
-        return [name for name in self.lowering.order if not name.startswith(GOAL)]
+    def view_names(self) -> list[str]:
+        """Return the derived relations that can be views, in dependency order."""
+        return [name for name in self.lowering.order if not name.startswith(GOAL_PREFIX)]
 
-    def keep(self, name: str) -> None:
-        """Maintain a derived relation from now on."""
-        kept = self.kept
-        if name in kept:
+    def materialize(self, name: str) -> None:
+        """Materialize a derived relation from now on, unless it is already."""
+        materialized = self.materialized
+        if name in materialized:
             return
         self.engine.refuse_in_transaction(f"maintaining {name}")
-        with placed(self.program):
-            self._keep(name, kept)
+        with add_error_position(self.program):
+            self._materialize(name, materialized)
 
-    def _keep(self, name: str, kept: frozenset[str]) -> None:
+    def _materialize(self, name: str, materialized: frozenset[str]) -> None:
         by_magic = self.magic_strata if name in self.by_magic else None
-        plan = (by_magic or self.strata).plan(name, self.engine.catalog, kept)
-        # Found here, where the definition is at hand, lest each reader write it out to find them.
-        found = (tuple(sorted(key)) for key in unique_keys(plan.rel))
-        keys = tuple(dict.fromkeys((*found, keys_of(self.program.relations[name]))))
+        plan = (by_magic or self.strata).plan(name, self.engine.catalog, materialized)
+        # The plan has the definition, so readers of the entry need not expand it to find keys.
+        plan_keys = (tuple(sorted(key)) for key in unique_keys(plan.rel))
+        keys = tuple(dict.fromkeys((*plan_keys, key_columns(self.program.relations[name]))))
         entry = replace(self.views[name], materialized=True, keys=keys)
-        self.engine.views.materialize(entry, plan, frozenset({self.label}) | self._below(name, kept))
+        self.engine.views.materialize(
+            entry, plan, frozenset({self.label}) | self._dependencies(name, materialized)
+        )
         self.views[name] = entry
 
-    def _below(self, name: str, kept: Iterable[str]) -> frozenset[str]:
-        """Those of the views that a relation depends on, without what depends on it in turn."""
+    def _dependencies(self, name: str, materialized: Iterable[str]) -> frozenset[str]:
+        """Return the ``materialized`` views that a relation depends on and that do not depend on it."""
         program = self.lowering_of(name).program
         reads = successors(program.relations, dependencies(program.rules))
-        found = _reachable(reads, name)
-        return frozenset(one for one in kept if one in found and name not in _reachable(reads, one))
+        reachable = _reachable(reads, name)
+        return frozenset(
+            view for view in materialized if view in reachable and name not in _reachable(reads, view)
+        )
 
     def contents(self) -> dict[str, facts.Words]:
-        """The rows of the tables."""
+        """Return the rows of the tables, by name."""
         return {name: self.engine.table(name).scan() for name in self.tables}
 
     def remove(self) -> None:
-        """Take away what is still there, users first."""
-        users = [name for name in reversed(self.views) if self.is_there(name)]
-        for name in sorted(users, key=lambda name: len(self.engine.views.dependents(name))):
+        """Drop the tables and views that still exist, dependent ones first."""
+        views = [name for name in reversed(self.views) if self.has_view(name)]
+        for name in sorted(views, key=lambda name: len(self.engine.views.dependents(name))):
             self.engine.drop(name)
         self.strata.drop()
         if self.magic_strata is not None:
@@ -200,42 +208,45 @@ class Relations:
                 self.engine.drop(name)
         self.views.clear()
         self.tables.clear()
-        self.engine.forget_dataflow(self.label)
+        self.engine.remove_dataflow(self.label)
 
 
-def carried(
+def initial_rows(
     rows: Mapping[str, facts.Words], before: core.Program, after: core.Program, dictionary: Dictionary
 ) -> dict[str, facts.Words]:
-    """The rows that the inputs of an extended program start with: those there are, and the added facts.
+    """Return the rows that the inputs of an extended program start with.
 
-    ProgrammingError if an input that has rows is now defined by rules alone.
+    These are the present rows and the added facts. Raises ProgrammingError if an input that has rows
+    would be defined by rules alone.
     """
 
-    def place(name: str) -> str:
-        plain = name.removesuffix(BASE)
-        return plain + BASE if plain + BASE in after.relations else plain
+    def input_name(name: str) -> str:
+        plain = name.removesuffix(BASE_SUFFIX)
+        return plain + BASE_SUFFIX if plain + BASE_SUFFIX in after.relations else plain
 
-    found = {place(name): [words] for name, words in rows.items()}
-    for name in [one for one in found if after.relations[one].kind is not core.Kind.INPUT]:
-        if found.pop(name)[0].shape[1]:
+    parts_by_name = {input_name(name): [words] for name, words in rows.items()}
+    for name in [
+        candidate for candidate in parts_by_name if after.relations[candidate].kind is not core.Kind.INPUT
+    ]:
+        if parts_by_name.pop(name)[0].shape[1]:
             hint = f"write .input {name}, and it has both"
             raise ProgrammingError(f"{name} has facts that were inserted, and would get rules", hint=hint)
-    known = {place(name): frozenset(given) for name, given in before.facts.items()}
-    for name, given in after.facts.items():
+    old_facts = {input_name(name): frozenset(given) for name, given in before.facts.items()}
+    for name, facts_ in after.facts.items():
         relation = after.relations[name]
-        fresh = [row for row in given if row not in known.get(name, ())]
-        words = facts.rows_of(relation, fresh, table_schema(relation), dictionary)
-        found.setdefault(name, []).append(words)
-    return {name: np.concatenate(parts, axis=1) for name, parts in found.items()}
+        added = [row for row in facts_ if row not in old_facts.get(name, ())]
+        words = facts.encode_rows(relation, added, table_schema(relation), dictionary)
+        parts_by_name.setdefault(name, []).append(words)
+    return {name: np.concatenate(parts, axis=1) for name, parts in parts_by_name.items()}
 
 
 def _reachable(reads: Mapping[str, Sequence[str]], name: str) -> set[str]:
-    """What a relation reads, directly or not."""
-    found: set[str] = set()
+    """Return the relations that a relation reads, directly or indirectly."""
+    reachable: set[str] = set()
     pending = [name]
     while pending:
-        for one in reads.get(pending.pop(), ()):
-            if one not in found:
-                found.add(one)
-                pending.append(one)
-    return found
+        for relation in reads.get(pending.pop(), ()):
+            if relation not in reachable:
+                reachable.add(relation)
+                pending.append(relation)
+    return reachable

@@ -11,18 +11,18 @@ from importlib import import_module
 from typing import Any, Final, cast
 
 from kpg.api.result import Result
-from kpg.api.view import Maintained
+from kpg.api.view import MaintainedView
 from kpg.compiler.sql.parse import definitions as ddl
 from kpg.compiler.sql.parse import statements as ast
 from kpg.runtime.errors import NotSupportedError
 from kpg.session.engine import Engine
 
-Outcome = Result | Maintained | None
+Outcome = Result | MaintainedView | None
 Handler = Callable[[Engine, Any], Outcome]
 
 
 class Kind(enum.Enum):
-    """What a statement does to its transaction; :func:`kpg.execute.statements.run` acts by it."""
+    """The transaction rules of a statement; see :func:`kpg.execute.statements.run`."""
 
     CONTROL = "opens or ends transactions and savepoints, or runs another statement"
     READ = "changes neither rows nor definitions; settings of the session may change"
@@ -31,7 +31,7 @@ class Kind(enum.Enum):
 
 
 class Registration:
-    """The kind of a statement class, and its handler."""
+    """The kind and the handler of a statement class."""
 
     __slots__ = ("_handler", "kind")
 
@@ -41,7 +41,7 @@ class Registration:
 
     @property
     def handler(self) -> Handler:
-        """The function; a reference is imported once."""
+        """The function; a reference is imported on first use."""
         handler = self._handler
         if isinstance(handler, str):
             module, _, name = handler.partition(":")
@@ -50,19 +50,19 @@ class Registration:
 
 
 def register(statement: type, kind: Kind, handler: Handler | str) -> None:
-    """Let statements of a class be run by a handler; the latest registration of a class counts."""
+    """Register the handler of a statement class; the latest registration counts."""
     _registrations[statement] = Registration(kind, handler)
 
 
 def registration(statement: object) -> Registration:
-    """The registration of a statement's class or nearest base class; NotSupportedError if none."""
+    """Return the registration of a statement's class or nearest base class; NotSupportedError if none."""
     for base in type(statement).__mro__:
         found = _registrations.get(base)
         if found is not None:
             return found
     raise NotSupportedError(
         f"no handler is registered for statements of the class {type(statement).__name__}",
-        hint="register one by kpg.execute.registry.register",
+        hint="register one with kpg.execute.registry.register",
     )
 
 
@@ -81,21 +81,21 @@ _HANDLERS: Final[dict[Kind, dict[str, tuple[type, ...]]]] = {
         "kpg.execute.queries.explain:verify_view": (ast.VerifyView,),
         "kpg.execute.table_locks:lock_tables": (ast.LockTable,),
         "kpg.postgres.roles:set_role": (ast.SetRole,),
-        "kpg.provenance.explain_row:explained": (ast.ExplainRow,),
-        "kpg.session.settings:accept": (ast.Accepted,),
+        "kpg.provenance.explain_row:run_explain_row": (ast.ExplainRow,),
+        "kpg.session.settings:run_maintenance": (ast.Utility,),
         "kpg.session.settings:deallocate": (ast.Deallocate,),
         "kpg.session.settings:listen": (ast.Listen,),
         "kpg.session.settings:notify": (ast.Notify,),
         "kpg.session.settings:prepare": (ast.Prepare,),
         "kpg.session.settings:set_constraints": (ast.SetConstraints,),
-        "kpg.session.settings:set_modes": (ast.SetTransaction,),
+        "kpg.session.settings:set_transaction_modes": (ast.SetTransaction,),
         "kpg.session.settings:set_setting": (ast.Set,),
         "kpg.session.settings:show": (ast.Show,),
     },
     Kind.CHANGE: {
         "kpg.execute.changes.copy:copy_from": (ast.CopyFrom,),
-        "kpg.execute.changes.modifying_queries:run_modifying": (ast.Modifying,),
-        "kpg.execute.changes.pipeline:change": (ast.Insert, ast.Update, ast.Delete, ast.Merge),
+        "kpg.execute.changes.modifying_queries:run_modifying": (ast.ModifyingWith,),
+        "kpg.execute.changes.pipeline:run_change": (ast.Insert, ast.Update, ast.Delete, ast.Merge),
         "kpg.execute.changes.source_positions:set_position": (ast.SetPosition,),
     },
     Kind.DEFINITION: {
@@ -112,7 +112,7 @@ _HANDLERS: Final[dict[Kind, dict[str, tuple[type, ...]]]] = {
         "kpg.execute.definitions.ego_views:create_ego_view": (ddl.CreateEgoView,),
         "kpg.execute.definitions.indexes:create_index": (ddl.CreateIndex,),
         "kpg.execute.definitions.rename:rename_schema": (ddl.RenameSchema,),
-        "kpg.execute.definitions.routines:define_aggregate": (ddl.CreateAggregate, ddl.DropAggregate),
+        "kpg.execute.definitions.routines:run_aggregate": (ddl.CreateAggregate, ddl.DropAggregate),
         "kpg.execute.definitions.routines:run_routine": (
             ddl.CreateFunction,
             ddl.DropFunction,
@@ -123,8 +123,13 @@ _HANDLERS: Final[dict[Kind, dict[str, tuple[type, ...]]]] = {
         "kpg.execute.definitions.sequences:create_sequence": (ddl.CreateSequence,),
         "kpg.execute.definitions.user_types:create_type": (ddl.CreateType,),
         "kpg.execute.definitions.views:create_view": (ast.CreateView,),
-        "kpg.postgres.grants:run_granting": (ddl.Grant, ddl.AlterDefaults, ddl.AlterOwner, ddl.Reassign),
-        "kpg.postgres.roles:run_roles": (ddl.CreateRole, ddl.AlterRole, ddl.DropRole, ddl.GrantRole),
+        "kpg.postgres.grants:run_grant_statement": (
+            ddl.Grant,
+            ddl.AlterDefaults,
+            ddl.AlterOwner,
+            ddl.Reassign,
+        ),
+        "kpg.postgres.roles:run_role_statement": (ddl.CreateRole, ddl.AlterRole, ddl.DropRole, ddl.GrantRole),
         "kpg.postgres.row_security:define_policy": (ddl.DefinePolicy,),
     },
 }

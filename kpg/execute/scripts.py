@@ -1,8 +1,8 @@
 """Scripts: splits a text into statements and runs them one after another.
 
-``gathers`` and ``is_light`` classify a text without parsing it. ``gathers``: it may join a group commit, as
-an INSERT that reads no table or a keyed change. ``is_light``: it takes no longer than a hand-over to another
-thread.
+``may_share_step`` and ``is_light`` classify a text without parsing it. A text may share a step in a
+group commit if it is an INSERT that reads no table or a keyed change. It is light if it takes no
+longer than a thread switch.
 """
 
 import re
@@ -11,13 +11,17 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kpg.compiler.sql.parameterize.normalization import Asked, asked, kinds
-from kpg.compiler.sql.parameterize.value_lists import SHORT as SHORT_SCRIPT
-from kpg.compiler.sql.parameterize.value_lists import parsed
+from kpg.compiler.sql.parameterize.normalization import (
+    NormalizedStatement,
+    constant_types,
+    normalize_statement,
+)
+from kpg.compiler.sql.parameterize.value_lists import MAX_SHORT_TEXT as SHORT_SCRIPT
+from kpg.compiler.sql.parameterize.value_lists import parse_script
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.parse.parameters import Binder, Parameters, has_marks, numbered
+from kpg.compiler.sql.parse.parameters import Binder, Parameters, may_have_placeholders, number_placeholders
 from kpg.compiler.sql.parse.parser import parse
-from kpg.execute.changes.insert_values import INSERT, Inserting, insert, inserts, mixed
+from kpg.execute.changes.insert_values import INSERT, ConstantInsert, parse_inserts, parse_mixed, run_insert
 from kpg.execute.queries import external_tables
 from kpg.execute.registry import Outcome
 from kpg.execute.statements import execute
@@ -32,191 +36,197 @@ else:
     plan_cache = LazyModule("kpg.execute.queries.plan_cache")
     cancel = LazyModule("kpg.session.cancel")
 
-Given = TypeVar("Given")
+T = TypeVar("T")
 LIMITS: Final = ("statement_timeout", "statement_memory_limit")
 NO_LIMITS: Final = nullcontext()
 EXECUTE: Final = "execute"
-BEGINNING: Final = 30
-"""So many letters tell what a text begins with."""
+PREFIX_LENGTH: Final = 30
+"""Characters that identify a statement's first word."""
 
 
-def limited_outcomes(engine: Engine, text: str, parameters: Parameters | None) -> Iterator[Outcome]:
-    """As :func:`outcomes`, each statement within the limits that the database's own settings give it."""
+def outcomes_within_limits(engine: Engine, text: str, parameters: Parameters | None) -> Iterator[Outcome]:
+    """Yield the :func:`outcomes`, each statement within the limits of the database's settings."""
     with _limits(engine):
-        found = outcomes(engine, text, parameters)
+        all_outcomes = outcomes(engine, text, parameters)
 
-    def each() -> Iterator[Outcome]:
-        over = object()
+    def run_each() -> Iterator[Outcome]:
+        sentinel = object()
         while True:
             with _limits(engine):
-                outcome: Any = next(found, over)
-            if outcome is over:
+                outcome: Any = next(all_outcomes, sentinel)
+            if outcome is sentinel:
                 return
             yield outcome
 
-    return each()
+    return run_each()
 
 
 def _limits(engine: Engine) -> AbstractContextManager[None]:
     settings = engine.settings
     if not any(map(settings.get, LIMITS)):
         return NO_LIMITS
-    return cancel.limited(engine.interrupt, settings)
+    return cancel.within_limits(engine.interrupt, settings)
 
 
 def outcomes(engine: Engine, text: str, parameters: Parameters | None) -> Iterator[Outcome]:
-    """What each statement of a script gives, when it is reached; all of the text is read before."""
+    """Yield the outcome of each statement of a script, when it runs; the whole text is parsed first."""
 
-    def run(one: Inserting | ast.Statement, place: int) -> Outcome:
-        if isinstance(one, Inserting):
-            return insert(engine, one, lambda: whole()[place])
-        return reading(engine, one, execute)
+    def run_one(statement: ConstantInsert | ast.Statement, index: int) -> Outcome:
+        if isinstance(statement, ConstantInsert):
+            return run_insert(engine, statement, lambda: parse_all()[index])
+        return run_with_external(engine, statement, execute)
 
     @cache
-    def whole() -> list[ast.Statement]:
+    def parse_all() -> list[ast.Statement]:
         return statements(engine, text, parameters)
 
-    known: Sequence[Inserting | ast.Statement] | None = None
-    if text[:BEGINNING].lstrip()[: len(INSERT)].lower() == INSERT:
-        known = inserts(engine, text, parameters)
-    if known is None and len(text) > SHORT_SCRIPT and not parameters and engine.remembers:
-        known = mixed(engine, text)
-    if known is not None:
-        return (run(one, place) for place, one in enumerate(known))
-    if engine.remembers:
-        again = _again(engine, text, parameters)
+    fast_statements: Sequence[ConstantInsert | ast.Statement] | None = None
+    if text[:PREFIX_LENGTH].lstrip()[: len(INSERT)].lower() == INSERT:
+        fast_statements = parse_inserts(engine, text, parameters)
+    if fast_statements is None and len(text) > SHORT_SCRIPT and not parameters and engine.can_use_cache:
+        fast_statements = parse_mixed(engine, text)
+    if fast_statements is not None:
+        return (run_one(one, place) for place, one in enumerate(fast_statements))
+    if engine.can_use_cache:
+        again = _run_cached(engine, text, parameters)
         if again is not None:
             return again
     found = statements(engine, text, parameters)
-    return (reading(engine, statement, execute) for statement in found)
+    return (run_with_external(engine, statement, execute) for statement in found)
 
 
-def _again(engine: Engine, text: str, parameters: Parameters | None) -> Iterator[Outcome] | None:
-    """What the one statement of a text gives by a plan that there is; None if there is none."""
-    statement = _executed(engine, text) if engine.prepared and not parameters else None
-    statement = statement or asked(text, parameters)
+def _run_cached(engine: Engine, text: str, parameters: Parameters | None) -> Iterator[Outcome] | None:
+    """Return the outcome of a single statement by a cached plan; None if there is none."""
+    statement = _expand_execute(engine, text) if engine.prepared_statements and not parameters else None
+    statement = statement or normalize_statement(text, parameters)
     if statement is None:
         return None
-    if engine.remembered.of_system.get(statement.normal.text):
-        return None if parameters else plan_cache.answered(engine, text)
+    if engine.plan_cache.system_queries.get(statement.normalized_text.text):
+        return None if parameters else plan_cache.cached_result(engine, text)
     pending = engine.executor.has_pending
-    key = (statement.normal.text, kinds(statement.given), engine.catalog.outlook)
+    key = (
+        statement.normalized_text.text,
+        constant_types(statement.parameter_constants),
+        engine.catalog.resolution_key,
+    )
     version = engine.catalog.version
     template = None
-    if pending and len(engine.remembered.keyed):
-        template = plan_cache.kept_template(engine, statement, (*key, False))
-    if template is None and not engine.remembered.comes_again((*key, pending, version)):
+    if pending and len(engine.plan_cache.keyed_texts):
+        template = plan_cache.find_keyed_template(engine, statement, (*key, False))
+    if template is None and not engine.plan_cache.is_repeated((*key, pending, version)):
         return None
-    template = template or plan_cache.template_of(engine, statement, (*key, pending))
+    template = template or plan_cache.find_template(engine, statement, (*key, pending))
     if template is None:
         return None
 
-    def otherwise() -> Outcome:
+    def run_generally() -> Outcome:
         (found,) = statements(engine, text, parameters)
-        return reading(engine, found, execute)
+        return run_with_external(engine, found, execute)
 
     def outcome() -> Iterator[Outcome]:
         same = (version, pending) == (engine.catalog.version, engine.executor.has_pending)
-        yield plan_cache.run(engine, template, statement, otherwise) if same else otherwise()
+        yield plan_cache.run_template(engine, template, statement, run_generally) if same else run_generally()
 
     return outcome()
 
 
-def _executed(engine: Engine, text: str) -> Asked | None:
-    """An EXECUTE of constants as the statement that was prepared."""
-    if text[:BEGINNING].lstrip()[: len(EXECUTE)].lower() != EXECUTE:
+def _expand_execute(engine: Engine, text: str) -> NormalizedStatement | None:
+    """Return an EXECUTE of constants as the prepared statement."""
+    if text[:PREFIX_LENGTH].lstrip()[: len(EXECUTE)].lower() != EXECUTE:
         return None
-    return plan_cache.asked_by_name(engine, text)
+    return plan_cache.expand_execute(engine, text)
 
 
 def statements(engine: Engine, text: str, parameters: Parameters | None) -> list[ast.Statement]:
-    """The statements of a script, parameters put in their places; a failure rolls back."""
-    with engine.transactions.undoing():
-        return bound_script(text, parameters)
+    """Return the statements of a script with parameters bound; an error fails the transaction."""
+    with engine.transactions.failing_on_error():
+        return bind_script(text, parameters)
 
 
-def bound_script(text: str, parameters: Parameters | None) -> list[ast.Statement]:
-    """The statements of a script, parameters put in their places."""
+def bind_script(text: str, parameters: Parameters | None) -> list[ast.Statement]:
+    """Return the statements of a script with parameters bound."""
     by_position = parameters is not None and not hasattr(parameters, "keys")
     binder = Binder(() if parameters is None else parameters)
-    parsed = parsed_script(numbered(text) if by_position else text)
-    bound = [binder.bind(statement) for statement in parsed] if has_marks(text) else parsed
+    parsed = parse_text(number_placeholders(text) if by_position else text)
+    bound = [binder.bind(statement) for statement in parsed] if may_have_placeholders(text) else parsed
     binder.finish()
-    _refuse_views_with_parameters(parsed, bound)
+    _check_no_view_parameters(parsed, bound)
     return bound
 
 
-def parsed_script(text: str) -> list[ast.Statement]:
-    """The statements of a script, which may have long lists of constants."""
+def parse_text(text: str) -> list[ast.Statement]:
+    """Return the statements of a script, which may have long lists of constants."""
     if len(text) <= SHORT_SCRIPT:
         return parse(text)
 
-    return parsed(text)
+    return parse_script(text)
 
 
-def reading(engine: Engine, statement: ast.Statement, run: Callable[[Engine, ast.Statement], Given]) -> Given:
+def run_with_external(
+    engine: Engine, statement: ast.Statement, run: Callable[[Engine, ast.Statement], T]
+) -> T:
     """Run a statement that may read files and frames."""
     try:
-        return run(engine, external_tables.readable(engine, statement))
+        return run(engine, external_tables.attach_external(engine, statement))
     finally:
-        engine.release_attached()
+        engine.drop_attached()
 
 
-def _refuse_views_with_parameters(parsed: list[ast.Statement], bound: list[ast.Statement]) -> None:
-    """A view is remembered by its text, in which a parameter would have no value."""
+def _check_no_view_parameters(parsed: list[ast.Statement], bound: list[ast.Statement]) -> None:
+    """Raise InterfaceError for a view with parameters: its text is stored."""
     for before, after in zip(parsed, bound, strict=True):
         if isinstance(before, ast.CreateView) and before is not after:
             raise InterfaceError("a view cannot have parameters", hint="write the values into its text")
 
 
 WORD: Final = re.compile(r"\s*(select|insert|update|delete)\b", re.IGNORECASE)
-ADDS: Final = re.compile(r"\s*insert\b(?!.*\b(?:select|default|with)\b).*\bvalues\b", re.I | re.S)
-CHANGES: Final = ("update", "delete")
-MOST_TEXTS: Final = 1024
-"""So many texts are known."""
-SHORT: Final = 1_000
-"""Letters of a text that is remembered."""
-LONGEST: Final = 2_000
-"""Letters of a statement that are logged."""
+PLAIN_INSERT: Final = re.compile(r"\s*insert\b(?!.*\b(?:select|default|with)\b).*\bvalues\b", re.I | re.S)
+KEYED_COMMANDS: Final = ("update", "delete")
+MAX_TEXTS: Final = 1024
+"""Classified texts that are cached."""
+MAX_CACHED_LENGTH: Final = 1_000
+"""Characters of a text that is cached."""
+MAX_LOGGED_LENGTH: Final = 2_000
+"""Characters of a statement that are logged."""
 SECRET: Final = re.compile(r"""(\bpassword\b[\s=(]*)(?:e|u&|n)?['$"].*""", re.IGNORECASE | re.DOTALL)
 
 
-def shown(text: str) -> str:
-    """A statement as it is logged: cut where it is long, and where a password begins."""
+def redact(text: str) -> str:
+    """Return a statement for the log: truncated, and cut where a password begins."""
     text = SECRET.sub(r"\1<hidden>", text.strip())
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return text if len(text) <= MAX_LOGGED_LENGTH else f"{text[:MAX_LOGGED_LENGTH]}..."
 
 
-@lru_cache(MOST_TEXTS)
-def _read(text: str) -> tuple[str | None, bool]:
+@lru_cache(MAX_TEXTS)
+def _classify_cached(text: str) -> tuple[str | None, bool]:
     found = WORD.match(text)
     if found is None or ";" in text.rstrip().rstrip(";"):
         return None, False
-    return found[1].lower(), ADDS.match(text) is not None
+    return found[1].lower(), PLAIN_INSERT.match(text) is not None
 
 
-def _seen(text: str) -> tuple[str | None, bool]:
-    """The word of a statement, and whether it only adds rows; long texts are not remembered."""
-    return _read(text) if len(text) <= SHORT else _read.__wrapped__(text)
+def _classify(text: str) -> tuple[str | None, bool]:
+    """Return the first word of a statement, and whether it only inserts rows."""
+    return _classify_cached(text) if len(text) <= MAX_CACHED_LENGTH else _classify_cached.__wrapped__(text)
 
 
-def word_of(text: str) -> str | None:
-    """The word that a statement begins with, if the text is one statement that may have a plan already."""
-    return _seen(text)[0]
+def command_of(text: str) -> str | None:
+    """Return the first word of a text that is one statement and may have a cached plan; None for others."""
+    return _classify(text)[0]
 
 
-def gathers(text: str) -> "bool | Callable[[Engine], bool]":
-    """Whether it may share its step: an INSERT that reads nothing, a change of a row by its key."""
-    word, adds = _seen(text)
-    return partial(_looks_up, text) if word in CHANGES else adds
+def may_share_step(text: str) -> "bool | Callable[[Engine], bool]":
+    """Whether a text may share its step: an INSERT that reads nothing, or a keyed change."""
+    word, adds = _classify(text)
+    return partial(_is_keyed, text) if word in KEYED_COMMANDS else adds
 
 
 def is_light(text: str, engine: "Engine") -> bool:
-    """Whether it takes about as long as to have another thread do it: a few rows are added, or looked up."""
-    return len(text) <= SHORT and (_read(text)[1] or _looks_up(text, engine))
+    """Whether a text takes about as long as a thread switch: a plain INSERT or a keyed lookup."""
+    return len(text) <= MAX_CACHED_LENGTH and (_classify_cached(text)[1] or _is_keyed(text, engine))
 
 
-def _looks_up(text: str, engine: "Engine") -> bool:
-    if not len(engine.remembered.keyed):
+def _is_keyed(text: str, engine: "Engine") -> bool:
+    if not len(engine.plan_cache.keyed_texts):
         return False
-    return plan_cache.looks_up(engine, text)
+    return plan_cache.is_keyed_text(engine, text)

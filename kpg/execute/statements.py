@@ -13,20 +13,20 @@ from kpg.api.result import Result
 from kpg.compiler.algebra.rel import LetRec
 from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog.entries import Catalog
-from kpg.compiler.catalog.privileges import FIRST
-from kpg.compiler.sql.bind.volatile_calls import LOCKING
-from kpg.compiler.sql.frontend import Bound
+from kpg.compiler.catalog.privileges import BOOTSTRAP_ROLE
+from kpg.compiler.sql.bind.volatile_calls import LOCKING_PATTERN
+from kpg.compiler.sql.frontend import LoweredQuery
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.definitions import AnyDefinition, CreateSchema, Definition
-from kpg.compiler.sql.rewrite.name_qualification import anchored
-from kpg.execute.changes.dml import evaluated, settling
-from kpg.execute.definitions.user_types import with_known_types
+from kpg.compiler.sql.rewrite.name_qualification import qualify_definition
+from kpg.execute.changes.dml import compute_with_numbers, evaluate_volatile
+from kpg.execute.definitions.user_types import resolve_types
 from kpg.execute.queries.query_plan import bind, plan_bound
 from kpg.execute.registry import Handler, Kind, Outcome, register, registration
 from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.interrupts import DeepCalls
-from kpg.session.engine import Engine, Nested
+from kpg.session.engine import Engine, NestedExecution
 from kpg.session.notices import warn
 from kpg.session.transaction import State
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kpg.execute import table_locks
     from kpg.execute.queries import eager_subexpressions, for_update, limit, plan_cache, side_effects
     from kpg.postgres import privileges
-    from kpg.postgres.privileges import Defining as PrivilegesDefining
+    from kpg.postgres.privileges import DefinitionStatement as PrivilegesDefining
     from kpg.session import settings, time_travel
 else:
     eager_subexpressions = LazyModule("kpg.execute.queries.eager_subexpressions")
@@ -48,50 +48,52 @@ else:
     time_travel = LazyModule("kpg.session.time_travel")
 
 
-NOTHING: Final[AbstractContextManager[None]] = nullcontext()
+NO_BLOCK: Final[AbstractContextManager[None]] = nullcontext()
 
 
-def owning(engine: "Engine", statement: "PrivilegesDefining") -> AbstractContextManager[None]:
-    """PrivilegeError unless the statement may be run in the block; what that makes gets an owner.
+def check_ownership(engine: "Engine", statement: "PrivilegesDefining") -> AbstractContextManager[None]:
+    """Return a block that checks privileges for a definition and gives its new objects an owner.
 
-    As long as there is nobody but the role that every database has, there is nothing to do.
+    It does nothing while the bootstrap role is the only one.
     """
-    rights = engine.catalog.rights
-    alone = engine.catalog.asker.user == FIRST and not (rights.owners or rights.lists or rights.defaults)
+    rights = engine.catalog.privileges
+    alone = engine.catalog.asker.user == BOOTSTRAP_ROLE and not (
+        rights.owners or rights.acls or rights.default_acls
+    )
     if alone and not (isinstance(statement, CreateSchema) and statement.owner):
-        return NOTHING
-    return privileges.settling(engine, statement)
+        return NO_BLOCK
+    return privileges.track_ownership(engine, statement)
 
 
 Part = TypeVar("Part")
 Defining = ast.CreateTable | ast.CreateTableAs | ast.CreateView | ast.Drop | AnyDefinition
 
 
-COMPUTED_BEFORE: Final = re.compile(
+EAGER_PATTERN: Final = re.compile(
     r"\b(limit|offset|first|next)\s*\(|current_setting|set_config|pg_(notify|cancel|export|terminate|sleep)|setval|advisory",
     re.IGNORECASE,
 )
-"""A text without these has no LIMIT that is a query, no call about settings, and none that does something."""
-SYSTEM: Final = ("pg_", "information_schema", "current_", "version")
-"""What is in the texts of queries over the system's relations."""
-DEEP: Final = DeepCalls(30_000)
-"""How deep calls may go for one statement."""
+"""Found in texts with LIMIT subqueries, calls about settings, and calls with side effects."""
+SYSTEM_NAMES: Final = ("pg_", "information_schema", "current_", "version")
+"""Substrings of queries over system relations."""
+CALL_DEPTH: Final = DeepCalls(30_000)
+"""Limit of the call depth of one statement."""
 
 
 def execute(engine: Engine, statement: ast.Statement) -> Outcome:
     """Run one statement."""
     try:
-        with DEEP:
+        with CALL_DEPTH:
             return _execute(engine, statement)
     except RecursionError:
         message = "a statement nested this deep is not supported"
         raise NotSupportedError(message, span=getattr(statement, "span", None)) from None
 
 
-def provide_statements(engine: Engine) -> None:
-    """Give an engine what runs statements inside statements, and the system relations about its sessions."""
-    engine.nested = Nested(execute, select)
-    engine.catalog.consulted.session = partial(_session_rows, engine)
+def install_execution(engine: Engine) -> None:
+    """Give an engine the execution of nested statements, and the system relations about its sessions."""
+    engine.nested_execution = NestedExecution(execute, select)
+    engine.catalog.system_reads.session_rows = partial(_session_rows, engine)
 
 
 def _session_rows(engine: Engine, kind: str) -> Iterable[tuple[int | str | None, ...]]:
@@ -100,16 +102,16 @@ def _session_rows(engine: Engine, kind: str) -> Iterable[tuple[int | str | None,
 
 def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
     engine.begin_statement()
-    if engine.tables.watching:
+    if engine.tables.change_hooks:
         table_locks.wait_for_tables(engine, statement)
-    if engine.transactions.read_only and registration(statement).kind in (Kind.CHANGE, Kind.DEFINITION):
-        with settings.into_temporary(engine, statement):
+    if engine.transactions.is_read_only and registration(statement).kind in (Kind.CHANGE, Kind.DEFINITION):
+        with settings.allow_temporary(engine, statement):
             return run(engine, statement)
     return run(engine, statement)
 
 
 def run(engine: Engine, statement: ast.Statement) -> Outcome:
-    """Run a statement by its handler, within what its kind needs."""
+    """Run a statement by its handler, under the transaction rules of its kind."""
     found = registration(statement)
     match found.kind:
         case Kind.CONTROL:
@@ -117,11 +119,11 @@ def run(engine: Engine, statement: ast.Statement) -> Outcome:
         case Kind.READ:
             with engine.transactions.statement(changes=False):
                 outcome = found.handler(engine, statement)
-            engine.transactions.say()
+            engine.transactions.send_messages()
             return outcome
         case Kind.CHANGE:
             with engine.transactions.statement(changes=True):
-                return found.handler(engine, with_locked_rows(engine, statement))
+                return found.handler(engine, lock_subquery_rows(engine, statement))
         case Kind.DEFINITION:
             return _define(engine, statement, found.handler)
         case _:
@@ -130,113 +132,119 @@ def run(engine: Engine, statement: ast.Statement) -> Outcome:
 
 def _define(engine: Engine, statement: Any, handler: Handler) -> Outcome:
     if engine.sessions is not None and engine.transactions.state is not State.NONE:
-        engine.sessions.before_defining()
-    engine.remembered.forget()
+        engine.sessions.wait_for_planned_statements()
+    engine.plan_cache.invalidate()
     changing, writing = engine.transactions.statement(changes=True), engine.journal.writing()
-    with changing, writing, owning(engine, statement), _closing(engine, statement):
+    with changing, writing, check_ownership(engine, statement), _wait_for_locks(engine, statement):
         if isinstance(statement, Definition):
-            engine.check_defining("a definition")
-        return handler(engine, _qualified(engine, with_known_types(statement, engine.catalog)))
+            engine.check_can_define("a definition")
+        return handler(engine, _qualify(engine, resolve_types(statement, engine.catalog)))
 
 
 def begin(engine: Engine, statement: ast.Begin) -> None:
-    """BEGIN."""
-    engine.transactions.open(partial(warn, engine))
+    """Run BEGIN."""
+    engine.transactions.begin_block(partial(warn, engine))
     if statement.read_only is not None:
-        engine.transactions.read_only = statement.read_only
+        engine.transactions.is_read_only = statement.read_only
 
 
 def commit(engine: Engine, statement: ast.Commit) -> None:
-    """COMMIT."""
-    engine.transactions.end(partial(warn, engine), commit=True, chain=statement.chain)
+    """Run COMMIT."""
+    engine.transactions.end_block(partial(warn, engine), commit=True, chain=statement.chain)
 
 
 def rollback(engine: Engine, statement: ast.Rollback) -> None:
-    """ROLLBACK."""
-    engine.transactions.end(partial(warn, engine), commit=False, chain=statement.chain)
+    """Run ROLLBACK."""
+    engine.transactions.end_block(partial(warn, engine), commit=False, chain=statement.chain)
 
 
 def savepoint(engine: Engine, statement: ast.Savepoint) -> None:
-    """SAVEPOINT, ROLLBACK TO SAVEPOINT and RELEASE SAVEPOINT."""
+    """Run SAVEPOINT, ROLLBACK TO SAVEPOINT or RELEASE SAVEPOINT."""
     transactions = engine.transactions
     if statement.kind == "RETURN":
         transactions.rollback_to(statement.name)
         return
-    with transactions.undoing():
+    with transactions.failing_on_error():
         if statement.kind == "SAVE":
             transactions.savepoint(statement.name)
         else:
-            transactions.release(statement.name)
+            transactions.release_savepoint(statement.name)
 
 
-def _closing(engine: Engine, statement: Defining) -> AbstractContextManager[None]:
-    """Wait for those who have locked what the block defines anew."""
+def _wait_for_locks(engine: Engine, statement: Defining) -> AbstractContextManager[None]:
+    """Return a block that waits for sessions with locks on the tables of a definition."""
     locks = engine.used_locks
-    if locks is None or locks.alone(engine.catalog.asker.number):
-        return NOTHING
-    return table_locks.closing(engine, statement)
+    if locks is None or locks.is_only_session(engine.catalog.asker.number):
+        return NO_BLOCK
+    return table_locks.wait_for_definition(engine, statement)
 
 
-def _qualified(engine: Engine, statement: Defining) -> Defining:
-    """A definition whose texts mean the same on every search path."""
+def _qualify(engine: Engine, statement: Defining) -> Defining:
+    """Return a definition with qualified names, so that it means the same on every search path."""
     if isinstance(statement, ast.CreateTable):
         constraints = statement.constraints
         if not (constraints.rules or constraints.checks or statement.partitioned):
-            return statement  # it has none
+            return statement  # no stored texts
 
-    return anchored(statement, engine.catalog)
+    return qualify_definition(statement, engine.catalog)
 
 
-def with_locked_rows(engine: Engine, statement: Part) -> Part:
-    """A statement with rows in the place of subqueries that lock some."""
+def lock_subquery_rows(engine: Engine, statement: Part) -> Part:
+    """Return a statement with locking subqueries replaced by their rows."""
     span = getattr(statement, "span", None)
-    if span is None or not LOCKING.search(span.source, span.start, span.end):
+    if span is None or not LOCKING_PATTERN.search(span.source, span.start, span.end):
         return statement
-    return for_update.with_locked(engine, statement)
+    return for_update.run_locking_subqueries(engine, statement)
 
 
 def select(engine: Engine, statement: ast.Select) -> Result:
-    """The rows of a query that is asked once."""
-    given = statement
-    statement = evaluated(engine, statement, sleeps=False)
+    """Run a one-time query."""
+    original = statement
+    statement = evaluate_volatile(engine, statement, sleeps=False)
     place = statement.span
-    if COMPUTED_BEFORE.search(place.source, place.start, place.end):
-        statement = eager_subexpressions.settled(engine, statement)
-        if side_effects.acts(statement):
-            return side_effects.run(engine, statement, _select)
-    elif statement is given and _may_be_kept(statement):
-        return settling(engine, lambda: plan_cache.answer(engine, statement, _computed))
+    if EAGER_PATTERN.search(place.source, place.start, place.end):
+        statement = eager_subexpressions.evaluate_eagerly(engine, statement)
+        if side_effects.has_side_effects(statement):
+            return side_effects.run_with_side_effects(engine, statement, _select)
+    elif statement is original and _may_be_cached(statement):
+        return compute_with_numbers(
+            engine, lambda: plan_cache.run_catalog_query(engine, statement, _run_bound)
+        )
     return _select(engine, statement)
 
 
-def _may_be_kept(statement: ast.Select) -> bool:
-    """Whether it may ask the system alone, of the present, and locks nothing."""
+def _may_be_cached(statement: ast.Select) -> bool:
+    """Whether a query may read system relations only, as of the present, and locks nothing."""
     text = statement.text
-    return statement.then is None and any(map(text.__contains__, SYSTEM)) and not LOCKING.search(text)
+    return (
+        statement.as_of is None
+        and any(map(text.__contains__, SYSTEM_NAMES))
+        and not LOCKING_PATTERN.search(text)
+    )
 
 
 def _select(engine: Engine, statement: ast.Select) -> Result:
-    if LOCKING.search(statement.span.source, statement.span.start, statement.span.end):
-        return for_update.select_locked(engine, statement, _unlocked)
-    return _unlocked(engine, statement)
+    if LOCKING_PATTERN.search(statement.span.source, statement.span.start, statement.span.end):
+        return for_update.select_for_update(engine, statement, _select_without_locks)
+    return _select_without_locks(engine, statement)
 
 
-def _unlocked(engine: Engine, statement: ast.Select) -> Result:
-    return settling(engine, lambda: _selected(engine, statement))
+def _select_without_locks(engine: Engine, statement: ast.Select) -> Result:
+    return compute_with_numbers(engine, lambda: _plan_and_run(engine, statement))
 
 
-def _selected(engine: Engine, statement: ast.Select) -> Result:
-    if statement.then is not None:
-        return time_travel.select_then(engine, statement)
+def _plan_and_run(engine: Engine, statement: ast.Select) -> Result:
+    if statement.as_of is not None:
+        return time_travel.select_as_of(engine, statement)
     catalog = engine.reading_catalog
-    return _computed(engine, bind(statement, catalog), catalog)
+    return _run_bound(engine, bind(statement, catalog), catalog)
 
 
-def _computed(engine: Engine, bound: Bound, catalog: Catalog) -> Result:
+def _run_bound(engine: Engine, bound: LoweredQuery, catalog: Catalog) -> Result:
     if any(isinstance(node, LetRec) for node in walk(bound.rel)):
-        topk = limit.limit_of(bound.rel)
+        topk = limit.find_limit(bound.rel)
         if topk is not None:
-            return limit.answer(
+            return limit.run_with_limit(
                 bound, topk, lambda one: engine.select(plan_bound(one, catalog, engine.statistics))
             )
     return engine.select(plan_bound(bound, catalog, engine.statistics))

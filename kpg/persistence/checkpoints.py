@@ -1,10 +1,10 @@
-"""Checkpoints of a database: when they are made, and how they store the executor's state and the catalog.
+"""Checkpoints: when they are made, and how they store the executor's state and the catalog.
 
-A checkpoint begins with a new log segment; once it is complete the earlier log is removed. It is triggered
-by the size or the age of the log, by CHECKPOINT, or by closing the database.
+A checkpoint begins with a new log segment. Once it is complete, earlier segments are removed. It is
+triggered by the size or the age of the log, by CHECKPOINT, or by closing the database.
 
-Definitions are stored in groups of a few (``Shelves``), each encoded by itself. A checkpoint therefore
-rewrites only the groups that changed, however many definitions there are.
+Definitions are stored in small groups (``DefinitionGroups``), each encoded separately. So a
+checkpoint rewrites only the groups that changed, however many definitions there are.
 """
 
 import time
@@ -17,43 +17,43 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.persistence.database_state import PAST, Key, State, changes, state_of
-from kpg.runtime.checkpoint.captured_state import Described, Later, Leaf
-from kpg.runtime.checkpoint.checkpointer import Background
-from kpg.runtime.checkpoint.checkpointer import Keeper as Packer
-from kpg.runtime.checkpoint.pack_store import Apart
-from kpg.runtime.checkpoint.table_state import Straight, Written, written
+from kpg.persistence.database_state import HISTORY_ENTRY, Key, State, capture_state, diff_states
+from kpg.runtime.checkpoint.captured_state import DeferredBytes, Described, Leaf
+from kpg.runtime.checkpoint.checkpointer import BackgroundCheckpointer
+from kpg.runtime.checkpoint.checkpointer import CheckpointStore as Packer
+from kpg.runtime.checkpoint.pack_store import BranchReader
+from kpg.runtime.checkpoint.table_state import RowPack, WrittenPack, worker_pack
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.storage.codec import Codec
 from kpg.runtime.storage.files import Bytes, Disk, Files
 from kpg.runtime.storage.log import segment_name, segment_number
-from kpg.runtime.storage.packs import BLOCK, Checkpoint, Manifest, Placed, PlacedStrings, Sharded, Vault
+from kpg.runtime.storage.packs import BLOCK, Checkpoint, Manifest, Placed, PlacedStrings, Sharded, ShardStore
 
 if TYPE_CHECKING:
     from kpg.session.engine import Engine
 
 
-ROOM: Final = 32
-"""Definitions on a shelf."""
-VERSION: Final = "version"
+GROUP_SIZE: Final = 32
+"""Maximum number of definitions in a new group."""
+VERSION_MEMBER: Final = "version"
 
 
-class Shelves:
-    """The definitions of a state, each on a shelf that it stays on; new ones are put on the last."""
+class DefinitionGroups:
+    """The definitions of a state in groups. A definition stays in its group; new ones join the last group."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self._state: State = {}
-        self._places: dict[Key, int] = {}
-        self._shelves: dict[int, State] = {}
+        self._group_of: dict[Key, int] = {}
+        self._groups: dict[int, State] = {}
         self._versions: dict[int, int] = {}
         self._last = 0
 
-    def put(self, number: int, some: State) -> None:
-        """Have a shelf, the last one, be what it was when it was described."""
-        self._state.update(some)
-        self._places.update(dict.fromkeys(some, number))
-        self._shelves[number] = dict(some)
+    def load_group(self, number: int, definitions: State) -> None:
+        """Add a group of a checkpoint, as the last one."""
+        self._state.update(definitions)
+        self._group_of.update(dict.fromkeys(definitions, number))
+        self._groups[number] = dict(definitions)
         self._versions[number] = 0
         self._last = number
 
@@ -62,54 +62,59 @@ class Shelves:
         """All definitions."""
         return self._state
 
-    def become(self, state: State) -> None:
-        """Have the definitions of another state."""
-        found = changes(self._state, state)
-        for key in found.gone:
-            number = self._places.pop(key)
-            del self._shelves[number][key]
-            self._changed(number)
-        for key, value in found.now:
-            number = self._places.get(key, self._last)
-            if key not in self._places and len(self._shelves.get(number, ())) >= ROOM:
+    def update(self, state: State) -> None:
+        """Change the definitions to those of another state."""
+        diff = diff_states(self._state, state)
+        for key in diff.removed:
+            number = self._group_of.pop(key)
+            del self._groups[number][key]
+            self._increment_version(number)
+        for key, value in diff.updated:
+            number = self._group_of.get(key, self._last)
+            if key not in self._group_of and len(self._groups.get(number, ())) >= GROUP_SIZE:
                 number = self._last = self._last + 1
-            self._places[key] = number
-            self._shelves.setdefault(number, {})[key] = value
-            self._changed(number)
+            self._group_of[key] = number
+            self._groups.setdefault(number, {})[key] = value
+            self._increment_version(number)
         self._state = state
 
-    def _changed(self, number: int) -> None:
+    def _increment_version(self, number: int) -> None:
         self._versions[number] = self._versions.get(number, 0) + 1
 
     def version(self, number: int) -> Mapping[str, int]:
-        """What tells whether a shelf has changed."""
-        return {VERSION: self._versions[number]}
+        """Return the version of a group, which changes with its definitions."""
+        return {VERSION_MEMBER: self._versions[number]}
 
     def leaves(self) -> dict[str, Leaf]:
-        """All shelves that have anything."""
+        """Return a leaf for each group that is not empty."""
         return {
-            str(number): Leaf(self.version(number), partial(Later, partial(self._codec.dumps, some)))
-            for number, some in self._shelves.items()
-            if some
+            str(number): Leaf(
+                self.version(number), partial(DeferredBytes, partial(self._codec.dumps, definitions))
+            )
+            for number, definitions in self._groups.items()
+            if definitions
         }
 
 
 Words = NDArray[np.int64]
 
-LARGE: Final = 1 << 26
-"""Bytes of log after which a checkpoint is made, if that is also a part of what the last one has."""
-SHARE: Final = 4
-"""A log is large if it is a fourth of the last checkpoint."""
-SECONDS: Final = 300.0
-"""A log is old when its first record is: opening does it all again."""
+MIN_LOG_BYTES: Final = 1 << 26
+"""Bytes of log from which a checkpoint is made.
+
+The log must also be large relative to the last checkpoint.
+"""
+MIN_LOG_FRACTION: Final = 4
+"""A log is large from one fourth of the last checkpoint's size."""
+MAX_LOG_AGE: Final = 300.0
+"""Age in seconds of the log's first record from which a checkpoint is made: opening replays the log."""
 
 
-MEMBERS: Final = ("tables", "operators")
-"""What an executor's state has leaves of."""
+LEAF_KINDS: Final = ("tables", "operators")
+"""The parts of an executor's state that consist of leaves."""
 
 
-def _seen(files: Files) -> str | None:
-    """The folder in which workers see files; None of those that only this process has."""
+def _shared_folder(files: Files) -> str | None:
+    """Return the folder where workers find the files, or None if only this process has them."""
     return str(Path(files.where).resolve()) if isinstance(files, Disk) else None
 
 
@@ -125,173 +130,174 @@ class Checkpoints:
         next_segment: Callable[[], int],
         release: Callable[[], None],
     ) -> None:
-        """``next_segment`` has the log go on in a new segment, of which it gives the number.
+        """Create the checkpoints of a database.
 
-        ``release`` gives up, in a child of this process, what only this one is to hold.
+        ``start_segment`` continues the log in a new segment and returns its number. ``release`` runs in a
+        child process and releases what only the parent may hold.
         """
         self._engine = engine
         self._files = files
         self._codec = codec
         self._next_segment = next_segment
-        self._packer = Packer(files, database, lambda: engine.executor.pinned)
-        engine.executor.vault = Vault(files, database, _seen(files))
-        self._background = Background(self._packer, files, self._done, release)
-        self._shelves = Shelves(codec)
-        self._bytes = 0
-        self._since: float | None = None
+        self._store = Packer(files, database, lambda: engine.executor.pinned_packs)
+        engine.executor.shard_store = ShardStore(files, database, _shared_folder(files))
+        self._background = BackgroundCheckpointer(self._store, files, self._on_adopted, release)
+        self._definitions = DefinitionGroups(codec)
+        self._log_bytes = 0
+        self._log_start: float | None = None
 
     # Opening
 
-    def open(self, checkpoint: Checkpoint) -> State:
-        """Have the executor, which is new, take on the state of a checkpoint; the catalog's, decoded.
+    def restore(self, checkpoint: Checkpoint) -> State:
+        """Restore a new executor from a checkpoint, and return the catalog's state.
 
-        All files are found now: they may be gone later, and no statement is to fail for that.
+        All files are mapped now, because they may be removed later and no statement may fail for that.
         """
-        state = self._packer.open(checkpoint)
-        self._packer.map_all()
+        state = self._store.open(checkpoint)
+        self._store.map_all_packs()
         executor = state["executor"]
-        for kind in MEMBERS:
-            executor[kind] = self._packer.unfolded(executor[kind], f"/executor/{kind}")
-        read = self._packer.read
-        self._engine.executor.restore(executor, read, partial(Apart, read))
-        return self._catalog(state["catalog"])
+        for kind in LEAF_KINDS:
+            executor[kind] = self._store.expand_leaves(executor[kind], f"/executor/{kind}")
+        read = self._store.read
+        self._engine.executor.restore(executor, read, partial(BranchReader, read))
+        return self._restore_catalog(state["catalog"])
 
-    def _catalog(self, found: Any) -> State:
-        """The catalog in a state that was stored."""
-        if not isinstance(found, dict):  # as earlier formats have it
-            state: State = self._codec.decode(self._packer.read(found))
+    def _restore_catalog(self, stored: Any) -> State:
+        """Return the catalog's state."""
+        if not isinstance(stored, dict):  # earlier formats
+            state: State = self._codec.decode(self._store.read(stored))
             return state
-        for name, leaf in sorted(found.items(), key=lambda one: int(one[0])):
+        for name, leaf in sorted(stored.items(), key=lambda item: int(item[0])):
             assert isinstance(leaf, Described)
             path = f"/catalog/{name}"
-            self._shelves.put(int(name), self._codec.decode(self._packer.text(path, leaf)))
-            self._packer.learn(path, self._shelves.version(int(name)))
-        return self._shelves.state
+            self._definitions.load_group(int(name), self._codec.decode(self._store.read_leaf(path, leaf)))
+            self._store.set_versions(path, self._definitions.version(int(name)))
+        return self._definitions.state
 
-    def opened(self) -> None:
-        """All is there: what is as the checkpoint has it need not be described again."""
-        versions = self._engine.executor.versions_restored
-        for path, members in self._packer.members.items():
-            self._packer.learn(path, {name: versions.get(name) for name in members})
+    def record_versions(self) -> None:
+        """Record the restored versions, so that unchanged leaves are not written again."""
+        versions = self._engine.executor.restored_versions
+        for path, members in self._store.members.items():
+            self._store.set_versions(path, {name: versions.get(name) for name in members})
 
-    def tidy(self, first: int) -> None:
-        """Remove what a crash has left behind: packs that do not count, segments before the first."""
-        self._packer.tidy()
-        self._drop(first)
+    def remove_unreferenced(self, first: int) -> None:
+        """Remove the leftovers of a crash: unreferenced packs, and segments before ``first``."""
+        self._store.remove_unreferenced()
+        self._remove_segments(first)
 
-    # Rows that go straight into packs
+    # Rows that are written to packs at commit
 
-    def straight(self) -> Straight:
-        """A new pack for rows of a commit."""
-        return self._packer.straight()
+    def open_row_pack(self) -> RowPack:
+        """Return a new pack for rows of a commit."""
+        return self._store.open_row_pack()
 
-    def numbers(self, count: int) -> list[int]:
-        """Of so many new packs, which others write."""
-        return self._packer.numbers(count)
+    def reserve_numbers(self, count: int) -> list[int]:
+        """Reserve the numbers of ``count`` new packs that workers write."""
+        return self._store.reserve_numbers(count)
 
-    def named(self, written: Iterable[Written], segment: int) -> None:
-        """A record in a segment of the log names packs."""
-        for one in written:
-            self._packer.loose.add(one, segment)
-            self.written(BLOCK * one.facts.used)
+    def add_log_packs(self, packs: Iterable[WrittenPack], segment: int) -> None:
+        """Register packs that a record in a log segment refers to."""
+        for pack in packs:
+            self._store.log_packs.add(pack, segment)
+            self.count_log_bytes(BLOCK * pack.facts.used)
 
-    def unnamed(self, written: Iterable[Written]) -> None:
-        """No record names packs."""
-        self._packer.remove(one.facts.number for one in written)
+    def remove_packs(self, packs: Iterable[WrittenPack]) -> None:
+        """Remove packs that no record refers to."""
+        self._store.remove_packs(pack.facts.number for pack in packs)
 
-    def placed(self, placed: Placed, table: int, segment: int) -> Words:
-        """The columns of a group of a table that a record in a segment names."""
-        return self._packer.loose.read(placed, table, segment, self._packer.read)
+    def read_rows(self, location: Placed, table: int, segment: int) -> Words:
+        """Return the columns of a row group that a record in a log segment refers to."""
+        return self._store.log_packs.read_rows(location, table, segment, self._store.read)
 
-    def strings(self, placed: PlacedStrings, segment: int) -> tuple[Words, Bytes]:
-        """Where the strings begin that a record in a segment names, and their bytes."""
-        return self._packer.loose.strings(placed, segment, self._packer.read)
+    def read_strings(self, location: PlacedStrings, segment: int) -> tuple[Words, Bytes]:
+        """Return the offsets and the bytes of strings that a record in a log segment refers to."""
+        return self._store.log_packs.read_strings(location, segment, self._store.read)
 
-    def sharded(self, sharded: Sharded, segment: int) -> None:
-        """A record in a segment of the log names what workers have written."""
-        for one in sharded.shards:
-            if one.rows:
-                self._packer.loose.add(written(one.pack, one.blocks), segment)
+    def add_shards(self, sharded: Sharded, segment: int) -> None:
+        """Register the workers' packs that a record in a log segment refers to."""
+        for shard in sharded.shards:
+            if shard.rows:
+                self._store.log_packs.add(worker_pack(shard.pack, shard.blocks), segment)
 
-    def loose(self) -> set[int]:
-        """The packs that records of the log name."""
-        return self._packer.loose.numbers
+    def log_packs(self) -> set[int]:
+        """Return the numbers of the packs that log records refer to."""
+        return self._store.log_packs.numbers
 
     # Making them
 
-    def written(self, size: int) -> None:
-        """So many bytes of log have been written."""
-        self._bytes += size
-        if self._since is None:
-            self._since = time.monotonic()
+    def count_log_bytes(self, size: int) -> None:
+        """Count bytes that were added to the log."""
+        self._log_bytes += size
+        if self._log_start is None:
+            self._log_start = time.monotonic()
 
     @property
-    def pressing(self) -> bool:
-        """Whether :meth:`tend` may have anything to do."""
-        return self._background.busy or self.due
+    def has_work(self) -> bool:
+        """Whether :meth:`advance` may have work."""
+        return self._background.is_busy or self.is_due
 
     @property
-    def due(self) -> bool:
-        """Whether a checkpoint is to be made."""
-        if not self._bytes or self._background.busy:
+    def is_due(self) -> bool:
+        """Whether the log's size or age requires a checkpoint."""
+        if not self._log_bytes or self._background.is_busy:
             return False
-        old = self._since is not None and time.monotonic() - self._since > SECONDS
-        return old or self._bytes > max(LARGE, self._packer.bytes // SHARE)
+        is_old = self._log_start is not None and time.monotonic() - self._log_start > MAX_LOG_AGE
+        return is_old or self._log_bytes > max(MIN_LOG_BYTES, self._store.bytes // MIN_LOG_FRACTION)
 
-    def tend(self) -> None:
-        """Between commits: let a checkpoint count that is written, and begin one if it is due."""
-        if self._background.busy:
+    def advance(self) -> None:
+        """Adopt a written checkpoint, or begin one that is due. Called between commits."""
+        if self._background.is_busy:
             self._background.poll()
-        elif self.due and self._background.ready:
-            self.begin(aside=True)
+        elif self.is_due and self._background.is_ready:
+            self.begin(in_background=True)
 
-    def rest(self) -> None:
-        """Return when files have names that nobody changes until the next commit."""
-        self._background.rest()
+    def wait_for_adoption(self) -> None:
+        """Wait until no file is renamed before the next commit."""
+        self._background.wait_for_adoption()
 
-    def begin(self, *, aside: bool) -> None:
-        """Make a checkpoint of the database as it is; OperationalError if it cannot be made here."""
-        executor, catalog, past = self._engine.executor, state_of(self._engine), self._engine.past
+    def begin(self, *, in_background: bool) -> None:
+        """Begin a checkpoint of the present state. Raises OperationalError if it is impossible now."""
+        executor, catalog, history = self._engine.executor, capture_state(self._engine), self._engine.history
         if executor.has_pending:
             raise OperationalError("no checkpoint can be made while changes are pending")
-        if past is not None:
-            # The log need not have it: its records are of an epoch and a moment each.
-            catalog["extra", PAST] = past.told()
-        self._shelves.become(catalog)
-        state = {"executor": executor.capture(), "catalog": self._shelves.leaves()}
+        if history is not None:
+            # The log does not need it: each record has its epoch and its time.
+            catalog["extra", HISTORY_ENTRY] = history.encode()
+        self._definitions.update(catalog)
+        state = {"executor": executor.capture(), "catalog": self._definitions.leaves()}
         try:
             segment = self._next_segment()
         except OSError as error:
             raise OperationalError(f"no checkpoint could be made: {error.strerror or error}") from error
-        self._bytes, self._since = 0, None
-        self._background.begin(state, executor.epoch, segment, aside=aside)
+        self._log_bytes, self._log_start = 0, None
+        self._background.begin(state, executor.epoch, segment, in_background=in_background)
 
     def make(self) -> None:
-        """Make a checkpoint that counts when this returns; OperationalError if it cannot be made."""
+        """Make a checkpoint and wait until it is adopted. Raises OperationalError if that fails."""
         self._background.poll(wait=True)
-        if self._behind or self._packer.checkpoint is None:
-            self.begin(aside=False)
+        if self._has_new_log or self._store.checkpoint is None:
+            self.begin(in_background=False)
 
     def close(self) -> None:
-        """Make one if there is anything new; if that fails, the log has everything."""
+        """Make a checkpoint if the log has grown. If that fails, the log has all commits."""
         with suppress(OSError, OperationalError):
             self._background.poll(wait=True)
-            if self._behind:
-                self.begin(aside=False)
+            if self._has_new_log:
+                self.begin(in_background=False)
 
-    def end(self) -> None:
-        """Have nothing of them be under way."""
-        self._background.end()
+    def stop(self) -> None:
+        """Stop the checkpoint in progress, if there is one."""
+        self._background.stop()
 
     @property
-    def _behind(self) -> bool:
-        """Whether there is log that no checkpoint has."""
-        return bool(self._bytes or self._background.failure)
+    def _has_new_log(self) -> bool:
+        """Whether the log has records that no checkpoint includes."""
+        return bool(self._log_bytes or self._background.failure)
 
-    def _done(self, manifest: Manifest) -> None:
-        self._drop(manifest.segment)
+    def _on_adopted(self, manifest: Manifest) -> None:
+        self._remove_segments(manifest.segment)
 
-    def _drop(self, first: int) -> None:
+    def _remove_segments(self, first: int) -> None:
         for name in self._files.list():
             number = segment_number(name)
             if number is not None and number < first:

@@ -1,8 +1,9 @@
-"""Persistent state of a database apart from rows: entries by kind and name, and their changes per commit.
+"""Persistent state apart from rows: entries by kind and name, and their changes per commit.
 
-An entry is a value that the codec encodes. State of a session is excluded, in particular temporary tables.
-``codec`` lists the classes that may occur in a database's files; no other class is decoded. ``Times`` records
-the moment of each epoch in the log, and since when each table has had its present definition.
+An entry is a value that the codec encodes. The state of a session is excluded, in particular
+temporary tables. ``make_codec`` lists the classes that may occur in a database's files; no other
+class is decoded. ``RecoveredHistory`` collects the time of each epoch in the log, and the epoch
+since which each table has its present definition.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kpg.compiler.algebra import rel
 from kpg.compiler.catalog import access_control, constraints, entries, privileges, routines
-from kpg.compiler.catalog.cache import Noted
+from kpg.compiler.catalog.cache import VersionedDict
 from kpg.compiler.catalog.entries import CLOCK, TEMPORARY, TableEntry, ViewEntry
-from kpg.compiler.catalog.privileges import Rights
+from kpg.compiler.catalog.privileges import Privileges
 from kpg.runtime import scalar, types
 from kpg.runtime.errors import Span
 from kpg.runtime.functions import Direction
 from kpg.runtime.functions.table_functions import Expansion
 from kpg.runtime.plan import nodes
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Named
+from kpg.runtime.scalar import UserFunctionName
 from kpg.runtime.storage.codec import Codec, Custom
 from kpg.runtime.storage.packs import Placed, PlacedStrings, Shard, Sharded
 
@@ -31,55 +32,56 @@ if TYPE_CHECKING:
 
 
 Key = tuple[str, ...]
-PAST = "past"
-"""The extra of checkpoints that has the moments of epochs."""
+HISTORY_ENTRY = "past"
+"""The extra entry of checkpoints with the times of epochs."""
 State = dict[Key, Any]
+"""Entries by kind and name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """From one state to the next: entries that are gone, then those that are new or others."""
+class StateChanges:
+    """The difference between two states: removed entries, then new or changed ones."""
 
-    gone: tuple[Key, ...]
-    now: tuple[tuple[Key, Any], ...]
+    removed: tuple[Key, ...]
+    updated: tuple[tuple[Key, Any], ...]
 
     def __bool__(self) -> bool:
-        return bool(self.gone or self.now)
+        return bool(self.removed or self.updated)
 
     @property
-    def plain(self) -> tuple[Any, ...]:
-        """As a record of the log has it."""
-        return self.gone, self.now
+    def as_record(self) -> tuple[Any, ...]:
+        """The changes as a log record stores them."""
+        return self.removed, self.updated
 
-    def onto(self, state: State) -> None:
-        """Have a state become the next."""
-        for key in self.gone:
+    def apply_to(self, state: State) -> None:
+        """Apply the changes to a state in place."""
+        for key in self.removed:
             state.pop(key, None)
-        state.update(self.now)
+        state.update(self.updated)
 
 
-def changes(before: State, after: State) -> Changes:
-    """What leads from one state to another."""
-    gone = tuple(key for key in before if key not in after)
-    now = ((key, value) for key, value in after.items() if key not in before or before[key] != value)
-    return Changes(gone, tuple(now))
+def diff_states(before: State, after: State) -> StateChanges:
+    """Return the changes from one state to another."""
+    removed = tuple(key for key in before if key not in after)
+    updated = ((key, value) for key, value in after.items() if key not in before or before[key] != value)
+    return StateChanges(removed, tuple(updated))
 
 
-class Watch:
-    """Whether anything may have changed since the last time: dicts of which there may be much have versions,
+class ChangeDetector:
+    """Detects whether the persistent state may have changed.
 
-    others are compared.
+    Large dicts have versions; other parts are compared.
     """
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
-        self._seen: tuple[Any, ...] = ()
+        self._recorded: tuple[Any, ...] = ()
 
     def _parts(self) -> tuple[Any, ...]:
         engine, catalog = self._engine, self._engine.catalog
         numbers = engine.sequences.next if engine.used_sequences is not None else {}
-        named = (catalog.sequences, catalog.schemas, catalog.comments, catalog.indexes, catalog.types)
-        more = (
+        catalog_dicts = (catalog.sequences, catalog.schemas, catalog.comments, catalog.indexes, catalog.types)
+        engine_dicts = (
             catalog.routines,
             catalog.others,
             engine.views,
@@ -87,52 +89,57 @@ class Watch:
             engine.extras,
             engine.goals,
         )
-        rights = catalog.rights
-        owned = (rights.roles, rights.owners, rights.lists, rights.defaults)
-        parts = (*named, *more, *owned, engine.functions_given, numbers)
-        counted = (catalog.version, engine.clock.kept, engine.clock.given, frozenset(engine.views.keeping))
-        return (*(one.version if isinstance(one, Noted) else one for one in parts), counted)
+        rights = catalog.privileges
+        privilege_dicts = (rights.roles, rights.owners, rights.acls, rights.default_acls)
+        parts = (*catalog_dicts, *engine_dicts, *privilege_dicts, engine.function_records, numbers)
+        counters = (
+            catalog.version,
+            engine.clock.has_row,
+            engine.clock.advanced_time,
+            frozenset(engine.views.pending),
+        )
+        return (*(part.version if isinstance(part, VersionedDict) else part for part in parts), counters)
 
-    def differs(self) -> bool:
-        """Whether there may be a change that :meth:`note` has not seen."""
-        return self._seen != self._parts()
+    def may_differ(self) -> bool:
+        """Return whether the state may have changed since :meth:`mark_recorded`."""
+        return self._recorded != self._parts()
 
-    def note(self) -> None:
-        """What is now is known."""
-        self._seen = tuple(dict(one) if isinstance(one, dict) else one for one in self._parts())
+    def mark_recorded(self) -> None:
+        """Mark the present state as recorded."""
+        self._recorded = tuple(dict(part) if isinstance(part, dict) else part for part in self._parts())
 
 
-def state_of(engine: "Engine") -> State:
-    """Everything that is to be there when the database is opened again."""
+def capture_state(engine: "Engine") -> State:
+    """Return the persistent state of a database, except rows."""
     catalog = engine.catalog
-    made = (catalog.functions_made, engine.dataflows_made, engine.executor.tables_made)
-    state: State = {("made",): made}
+    counters = (catalog.function_count, engine.dataflows_made, engine.executor.last_table_number)
+    state: State = {("made",): counters}
     state.update(
         (("schema", key), name) for key, name in catalog.schemas.items() if not key.startswith(TEMPORARY)
     )
     state.update((("type", key), type_) for key, type_ in catalog.types.items())
     state.update((("routine", key), routine) for key, routine in catalog.routines.items())
-    state.update((("other", *key), one) for key, one in catalog.others.items())
-    state.update((("function", name), given) for name, given in engine.functions_given.items())
-    passing = _passing(engine)
-    left_out = passing | _made(engine)
+    state.update((("other", *key), definition) for key, definition in catalog.others.items())
+    state.update((("function", name), function) for name, function in engine.function_records.items())
+    transient = _transient_relations(engine)
+    excluded = transient | _program_views(engine)
     for entry in catalog:
-        if entry.name in left_out:
+        if entry.name in excluded:
             continue
         if isinstance(entry, TableEntry):
             number = engine.executor.table_number(entry.name)
             state["table", entry.name.lower()] = (number, entry)
         else:
-            state["view", entry.name.lower()] = _view(engine, entry)
-    for program in programs(engine):
-        from kpg.datalog.dispatch import told  # lazy: Datalog loads on first use
+            state["view", entry.name.lower()] = _view_state(engine, entry)
+    for program in stored_programs(engine):
+        from kpg.datalog.dispatch import stored_program  # lazy: Datalog loads on first use
 
-        state["program", program.label] = told(program)
-    state.update(_small(engine, passing))
+        state["program", program.label] = stored_program(program)
+    state.update(_other_entries(engine, transient))
     return state
 
 
-def _small(engine: "Engine", passing: set[str]) -> Iterator[tuple[Key, Any]]:
+def _other_entries(engine: "Engine", transient: set[str]) -> Iterator[tuple[Key, Any]]:
     catalog = engine.catalog
     for key, sequence in catalog.sequences.items():
         if not key.startswith(TEMPORARY):
@@ -142,61 +149,63 @@ def _small(engine: "Engine", passing: set[str]) -> Iterator[tuple[Key, Any]]:
             if not name.startswith(TEMPORARY) and name.lower() in catalog.sequences:
                 yield ("number", name.lower()), number
     for key, index in catalog.indexes.items():
-        if index.table not in passing:
+        if index.table not in transient:
             yield ("index", key), index
-    lower = {name.lower() for name in passing}
+    lower = {name.lower() for name in transient}
     for comment, text in catalog.comments.items():
         if len(comment) < 2 or comment[1] not in lower:
             yield ("comment", *comment), text
-    yield from _rights(catalog.rights, lower)
-    if engine.clock.kept or engine.clock.given is not None:
-        clock = engine.executor.table_number(CLOCK) if engine.clock.kept else None
-        yield ("clock",), (clock, engine.clock.given)
+    yield from _privilege_entries(catalog.privileges, lower)
+    if engine.clock.has_row or engine.clock.advanced_time is not None:
+        clock = engine.executor.table_number(CLOCK) if engine.clock.has_row else None
+        yield ("clock",), (clock, engine.clock.advanced_time)
     for text in engine.goals:
         yield ("goal", text), True
     for name, value in engine.extras.items():
         yield ("extra", name), value
 
 
-def _rights(rights: Rights, left_out: set[str]) -> Iterator[tuple[Key, Any]]:
+def _privilege_entries(rights: Privileges, excluded: set[str]) -> Iterator[tuple[Key, Any]]:
     for name, role in rights.roles.items():
         yield ("role", name), role
     for key, owner in rights.owners.items():
-        if key[1] not in left_out:
+        if key[1] not in excluded:
             yield ("owner", *key), owner
-    for key, items in rights.lists.items():
-        if key[1] not in left_out:
+    for key, items in rights.acls.items():
+        if key[1] not in excluded:
             yield ("list", *key), items
-    for key, items in rights.defaults.items():
+    for key, items in rights.default_acls.items():
         yield ("default", *key), items
 
 
-def programs(engine: "Engine") -> "list[Program]":
-    """The Datalog programs that have a text."""
+def stored_programs(engine: "Engine") -> "list[Program]":
+    """Return the Datalog programs that have a text."""
     if not engine.dataflows:
         return []
     from kpg.datalog import Program  # lazy: Datalog loads on first use
 
-    return [one for one in engine.dataflows.values() if isinstance(one, Program) and one.texts]
+    return [
+        program for program in engine.dataflows.values() if isinstance(program, Program) and program.texts
+    ]
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a relation is one of a session's."""
+    """Return whether a relation is a session's temporary relation."""
     return name.startswith(TEMPORARY) and "." in name
 
 
-def _passing(engine: "Engine") -> set[str]:
-    """Relations that end with the statement or the session."""
-    used = engine.views.used()
+def _transient_relations(engine: "Engine") -> set[str]:
+    """Return the relations that end with the statement or the session."""
+    used = engine.views.all_reads()
     temporary = [entry.name for entry in engine.catalog if is_temporary(entry.name)]
-    found = {name for name in engine.tables.attached if name not in used} | set(temporary)
+    transient = {name for name in engine.tables.attached_tables if name not in used} | set(temporary)
     for name in temporary:
-        found.update(engine.views.dependents(name))
-    return found
+        transient.update(engine.views.dependents(name))
+    return transient
 
 
-def _made(engine: "Engine") -> set[str]:
-    """Relations that a program makes again."""
+def _program_views(engine: "Engine") -> set[str]:
+    """Return the views that programs create when they are reinstalled."""
     return {
         entry.name
         for entry in engine.catalog
@@ -206,75 +215,80 @@ def _made(engine: "Engine") -> set[str]:
     }
 
 
-def _view(engine: "Engine", entry: ViewEntry) -> tuple[Any, ...]:
-    """A view: its entry, what it uses, whether its text has been left behind, and how it is kept if it is."""
-    uses = tuple(sorted(engine.views.used_by(entry.name)))
-    kept: tuple[Any, ...] | None = None
+def _view_state(engine: "Engine", entry: ViewEntry) -> tuple[Any, ...]:
+    """Return a view's entry, its dependencies, whether its text is stale, and its materialization.
+
+    The materialization is None, or the plan with the reader's names, types and order. It is empty if
+    the view is materialized by the current commit.
+    """
+    uses = tuple(sorted(engine.views.reads_of(entry.name)))
+    materialization: tuple[Any, ...] | None = None
     maintained = engine.views.get(entry.name)
-    keeping = engine.views.keeping.get(entry.name)
-    if keeping is not None:  # as it is once the commit has installed it
+    keeping = engine.views.pending.get(entry.name)
+    if keeping is not None:  # the state after the commit has installed it
         entry = replace(entry, materialized=keeping.materialized)
-    if keeping is not None and not engine.views.is_overlay(entry.name):
-        kept = ()
+    if keeping is not None and not engine.views.is_ego_view(entry.name):
+        materialization = ()
     elif maintained is not None:
         reader = maintained.reader
-        kept = (engine.views.plan_of(entry.name), reader.names, reader.types, reader.order)
-    if entry.of_system:  # its text says what it is
+        materialization = (engine.views.plan_of(entry.name), reader.names, reader.types, reader.order)
+    if entry.of_system:  # its text defines it
         entry = replace(entry, definition=None)
-    return entry, uses, entry.name in engine.views.followed, kept
+    return entry, uses, entry.name in engine.views.stale_texts, materialization
 
 
-DEFINING: Final = frozenset(("view", "function", "routine", "type", "program", "index"))
+DEFINITION_KINDS: Final = frozenset(("view", "function", "routine", "type", "program", "index"))
+"""Kinds of entries whose commits define something."""
 
 
-class Times:
-    """What the commits of a log say of it, in their order."""
+class RecoveredHistory:
+    """Commit times and definitions, collected from a log in its order."""
 
     def __init__(self) -> None:
-        self.defined = -1
-        """The place of the last commit that defined something, new tables apart."""
-        self._moments: list[tuple[int, int]] = []
-        self._facts: dict[int, object] = {}
-        self._begun: dict[int, int] = {}
+        self.last_definition = -1
+        """Index of the last commit that defines something, except new tables; -1 if there is none."""
+        self._commit_times: list[tuple[int, int]] = []
+        self._table_facts: dict[int, object] = {}
+        self._known_since: dict[int, int] = {}
 
-    def note(self, epoch: int, moment: int, before: State, found: Changes, place: int) -> None:
-        """Take note of a commit, what the state was before and what is other since."""
-        self._moments.append((epoch, moment))
-        for key in (*found.gone, *(key for key, _ in found.now)):
+    def add_commit(self, epoch: int, moment: int, before: State, changes: StateChanges, index: int) -> None:
+        """Add a commit: the state before it, and its changes. ``index`` is its number in the log."""
+        self._commit_times.append((epoch, moment))
+        for key in (*changes.removed, *(key for key, _ in changes.updated)):
             if key[:2] == ("other", "inherits") and ("table", key[3]) in before:
                 parent = before.get(("table", key[2]))
                 if parent is not None:
-                    self._begun[parent[0]] = epoch
-        for key, value in found.now:
-            if key[0] in DEFINING:
-                self.defined = place
+                    self._known_since[parent[0]] = epoch
+        for key, value in changes.updated:
+            if key[0] in DEFINITION_KINDS:
+                self.last_definition = index
             elif key[0] == "table":
-                self._note_table(value, before.get(key), epoch, place)
+                self._add_table(value, before.get(key), epoch, index)
 
-    def _note_table(self, entry: Any, known: Any, epoch: int, place: int) -> None:
+    def _add_table(self, entry: Any, before: Any, epoch: int, index: int) -> None:
         number = entry[0]
-        if known is not None and known[0] == number:
-            self._facts.setdefault(number, _facts(known))
-        if number in self._facts:
-            self.defined = place
-        if self._facts.get(number) != _facts(entry):
-            self._facts[number] = _facts(entry)
-            self._begun[number] = epoch
+        if before is not None and before[0] == number:
+            self._table_facts.setdefault(number, _table_properties(before))
+        if number in self._table_facts:
+            self.last_definition = index
+        if self._table_facts.get(number) != _table_properties(entry):
+            self._table_facts[number] = _table_properties(entry)
+            self._known_since[number] = epoch
 
-    def tell(self, engine: "Engine", tables: Mapping[int, str]) -> None:
-        """Have the past of a database that is opened be what it was, if one is kept."""
-        told = engine.extras.pop(PAST, None)
-        if engine.past is None:
-            engine.executor.drop_past()
+    def restore(self, engine: "Engine", tables: Mapping[int, str]) -> None:
+        """Restore the history of an opened database, if it keeps one."""
+        encoded = engine.extras.pop(HISTORY_ENTRY, None)
+        if engine.history is None:
+            engine.executor.disable_history()
             return
-        for number, epoch in self._begun.items():
+        for number, epoch in self._known_since.items():
             if number in tables:
-                engine.executor.known_from(tables[number], epoch)
-        engine.past.learn(told if isinstance(told, bytes) else None, self._moments)
+                engine.executor.restart_history(tables[number], epoch)
+        engine.history.restore(encoded if isinstance(encoded, bytes) else None, self._commit_times)
 
 
-def _facts(entry: Any) -> object:
-    """What plans take for true of the rows of a table."""
+def _table_properties(entry: Any) -> object:
+    """Return the properties of a table's rows that plans rely on."""
     schema = entry[1].schema
     return schema.primary_key, schema.types, tuple(column.nullable for column in schema.columns)
 
@@ -306,7 +320,7 @@ CLASSES: Final[dict[str, tuple[ModuleType, str]]] = {
 
 A key is part of the file format: a class keeps its prefix when it moves to another module.
 """
-MORE: Final[dict[str, type]] = {
+OTHER_CLASSES: Final[dict[str, type]] = {
     "span": Span,
     "direction": Direction,
     "expansion": Expansion,
@@ -317,52 +331,57 @@ MORE: Final[dict[str, type]] = {
 }
 
 
-class Removed:
-    """A definition of a kind that kpg has no more, as an earlier version has written it."""
+class UnsupportedDefinition:
+    """A definition of a kind that only earlier versions supported."""
 
     def __init__(self, **fields: Any) -> None:
         self.fields = fields
 
 
-class Exclusion:
-    """EXCLUDE, or a unique index over expressions, as earlier versions have written both."""
+class LegacyExclusion:
+    """EXCLUDE, or a unique index over expressions, as earlier versions stored both."""
 
     def __new__(cls, **fields: Any) -> Any:
-        """The unique index, if it is one."""
+        """Return the unique index, or an unsupported definition."""
         if not fields.pop("index"):
-            return Removed(**fields)
+            return UnsupportedDefinition(**fields)
         del fields["operators"]
         return constraints.UniqueIndex(**fields)
 
 
-class EarlierRoutine:
-    """A function, which has had more fields: its language, and whether its body was run for each call."""
+class LegacyRoutine:
+    """A function with the additional fields of earlier versions."""
 
     def __new__(cls, **fields: Any) -> Any:
-        """The function, if its body is one query that is put in the place of calls."""
-        left = {name: fields.pop(name) for name in ("language", "kind", "runs", "pure") if name in fields}
-        is_query = left.get("language", "sql") == "sql" and left.get("kind", "function") == "function"
-        if left.get("runs") or not is_query:
-            return Removed(**fields, **left)
+        """Return the function if its body is one inlined query, or an unsupported definition."""
+        legacy_fields = {
+            name: fields.pop(name) for name in ("language", "kind", "runs", "pure") if name in fields
+        }
+        is_query = (
+            legacy_fields.get("language", "sql") == "sql"
+            and legacy_fields.get("kind", "function") == "function"
+        )
+        if legacy_fields.get("runs") or not is_query:
+            return UnsupportedDefinition(**fields, **legacy_fields)
         return routines.Routine(**fields)
 
 
-EARLIER: Final[dict[str, type]] = {
-    "trigger.Deed": Removed,
-    "trigger.Trigger": Removed,
-    "routine.Routine": EarlierRoutine,
-    "rule.Exclusion": Exclusion,
+LEGACY_CLASSES: Final[dict[str, type]] = {
+    "trigger.Deed": UnsupportedDefinition,
+    "trigger.Trigger": UnsupportedDefinition,
+    "routine.Routine": LegacyRoutine,
+    "rule.Exclusion": LegacyExclusion,
 }
-"""Classes that are read and never written, by the names that earlier versions gave them."""
+"""Classes that are read but never written, by the names in earlier versions."""
 
 
-def codec(function: Callable[[str], Any]) -> Codec:
-    """How values are written; ``function`` gives the users' function of a name that carries one."""
-    made = Codec(custom=(Custom("function", Named, str, function),))
+def make_codec(function: Callable[[str], Any]) -> Codec:
+    """Return the codec of a database's files. ``function`` returns the user function of an encoded name."""
+    result = Codec(custom=(Custom("function", UserFunctionName, str, function),))
     for prefix, (module, names) in CLASSES.items():
         for name in names.split():
-            made.add(getattr(module, name), f"{prefix}.{name}")
-    for name, known in MORE.items():
-        made.add(known, name)
-    made.by_name.update(EARLIER)
-    return made
+            result.add(getattr(module, name), f"{prefix}.{name}")
+    for name, class_ in OTHER_CLASSES.items():
+        result.add(class_, name)
+    result.by_name.update(LEGACY_CLASSES)
+    return result

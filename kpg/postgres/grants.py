@@ -9,47 +9,55 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
-from kpg.compiler.catalog.access_control import denied, key_of, need, need_named, need_owner, plain, schema_of
+from kpg.compiler.catalog.access_control import (
+    object_name,
+    permission_denied,
+    relation_key,
+    require_owner,
+    require_privileges,
+    require_schema_usage,
+    schema_of,
+)
 from kpg.compiler.catalog.entries import Catalog, Entry
 from kpg.compiler.catalog.privileges import (
-    ALL,
+    ALL_LETTERS,
     DATABASE,
-    EVERYBODY,
     LETTERS,
     PUBLIC,
+    PUBLIC_LETTERS,
     Item,
     Items,
     Key,
-    Rights,
-    kind_of,
-    merged,
-    ordered,
+    Privileges,
+    merge_item,
+    privilege_kind,
+    sort_letters,
 )
-from kpg.compiler.sql.bind.eager_subexpressions import SETTINGS
+from kpg.compiler.sql.bind.eager_subexpressions import SETTING_FUNCTIONS
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse.definitions import DropOther
 from kpg.compiler.sql.parse.parser import parse_query
 from kpg.compiler.sql.parse.statements import Drop
-from kpg.compiler.system.oids import quoted
-from kpg.compiler.system.user_objects import type_name
+from kpg.compiler.system.oids import quote_identifier
+from kpg.compiler.system.user_objects import display_type
 from kpg.execute.definitions.drop import drop_relations
-from kpg.execute.definitions.routines import drop_routine, known_type
+from kpg.execute.definitions.routines import drop_routine, resolve_type
 from kpg.execute.definitions.schema_statements import drop_schema
 from kpg.execute.definitions.sequences import drop_sequence
 from kpg.execute.definitions.user_types import drop_type
 from kpg.execute.queries.query_plan import plan
-from kpg.postgres.roles import known
-from kpg.postgres.row_security import release_role
+from kpg.postgres.roles import resolve_role
+from kpg.postgres.row_security import remove_role_from_policies
 from kpg.runtime.errors import Error, PrivilegeError, ProgrammingError, Span
 from kpg.runtime.types import Type
 from kpg.session.engine import Engine
-from kpg.session.notices import say_skipped_relation, warn
+from kpg.session.notices import notice_missing_relation, warn
 
-PLAIN: Final = re.compile("[a-z_][a-z0-9_]*")
+SIMPLE_NAME: Final = re.compile("[a-z_][a-z0-9_]*")
 
 
-def things(catalog: Catalog) -> Iterator[Key]:
-    """Everything that has an owner."""
+def owned_objects(catalog: Catalog) -> Iterator[Key]:
+    """Yield the keys of all objects that have an owner."""
     yield from (("RELATION", name) for name in catalog.entries)
     yield from (("SEQUENCE", name) for name in catalog.sequences)
     yield from (("SCHEMA", name) for name in catalog.schemas)
@@ -58,26 +66,26 @@ def things(catalog: Catalog) -> Iterator[Key]:
     yield ("DATABASE", DATABASE)
 
 
-def keys_of(engine: Engine, statement: ast.Grant) -> Iterator[Key]:
-    """What a GRANT or REVOKE is about."""
+def grant_targets(engine: Engine, statement: ast.Grant) -> Iterator[Key]:
+    """Yield the objects that a GRANT or REVOKE names."""
     catalog = engine.catalog
-    if not statement.within:
+    if not statement.in_schemas:
         arguments = statement.arguments or (None,) * len(statement.names)
         for name, types in zip(statement.names, arguments, strict=True):
-            yield from _named(engine, statement.kind, name, statement.span, types=types)
+            yield from _resolve_object(engine, statement.kind, name, statement.span, types=types)
         return
     for schema in statement.names:
         key = schema_key(catalog, schema, statement.span)
-        need(catalog, key, "U", statement.span)
-        wanted = "RELATION" if statement.kind == "TABLE" else statement.kind
-        for key in things(catalog):
-            if key[0] == wanted and schema_of(catalog, key[1]) == schema.lower():
+        require_privileges(catalog, key, "U", statement.span)
+        kind = "RELATION" if statement.kind == "TABLE" else statement.kind
+        for key in owned_objects(catalog):
+            if key[0] == kind and schema_of(catalog, key[1]) == schema.lower():
                 yield key
 
 
-def key_to_own(engine: Engine, statement: ast.AlterOwner) -> Iterator[Key]:
-    """What gets another owner; nothing if it may be missing."""
-    return _named(
+def owner_target(engine: Engine, statement: ast.AlterOwner) -> Iterator[Key]:
+    """Yield the object of an OWNER TO; nothing if it is missing and IF EXISTS is given."""
+    return _resolve_object(
         engine,
         statement.kind,
         statement.name,
@@ -88,13 +96,13 @@ def key_to_own(engine: Engine, statement: ast.AlterOwner) -> Iterator[Key]:
 
 
 def schema_key(catalog: Catalog, name: str, span: Span) -> Key:
-    """The schema of that name; ProgrammingError if there is none."""
+    """Return the key of a schema. ProgrammingError if there is none of that name."""
     if name.lower() not in catalog.schemas:
         raise ProgrammingError(f'schema "{name}" does not exist', span=span)
     return ("SCHEMA", name.lower())
 
 
-def _named(
+def _resolve_object(
     engine: Engine,
     kind: str,
     name: str,
@@ -103,42 +111,42 @@ def _named(
     if_exists: bool = False,
     types: Sequence[Type] | None = None,
 ) -> Iterator[Key]:
-    """What a name means, of a kind."""
+    """Yield the object of a kind and name."""
     catalog = engine.catalog
-    found: Key | None = None
+    key: Key | None = None
     match kind:
         case "SCHEMA":
-            found = schema_key(catalog, name, span)
+            key = schema_key(catalog, name, span)
         case "DATABASE":
             if name != DATABASE:
                 raise ProgrammingError(f'database "{name}" does not exist', span=span)
-            found = ("DATABASE", DATABASE)
+            key = ("DATABASE", DATABASE)
         case "TYPE" | "DOMAIN":
             type_ = catalog.find_type(name)
             if type_ is None:
                 raise ProgrammingError(f'type "{name}" does not exist', span=span)
-            found = ("TYPE", type_.name.lower())
+            key = ("TYPE", type_.name.lower())
         case "FUNCTION" | "ROUTINE":
-            found = _function(engine, name, types, span)
+            key = _resolve_function(engine, name, types, span)
         case "INDEX":
             index = catalog.find_index(name)
-            found = None if index is None else key_of(index.table)
+            key = None if index is None else relation_key(index.table)
         case _:
-            found = _relation(engine, kind, name, span, if_exists)
-    if found is not None:
-        yield found
+            key = _resolve_relation(engine, kind, name, span, if_exists)
+    if key is not None:
+        yield key
 
 
-def _function(engine: Engine, name: str, types: Sequence[Type] | None, span: Span) -> Key | None:
-    """A function of a user's; None is one of the system's, which everybody may call."""
+def _resolve_function(engine: Engine, name: str, types: Sequence[Type] | None, span: Span) -> Key | None:
+    """Return the key of a user-defined function; None for a system function, which every role may call."""
 
     catalog, (schema, _, plain) = engine.catalog, name.rpartition(".")
     if schema not in ("", "pg_catalog"):
         schema_key(catalog, schema, span)
-    wanted = None if types is None else [known_type(catalog, one, span) for one in types]
+    argument_types = None if types is None else [resolve_type(catalog, one, span) for one in types]
     routines = catalog.find_routines(plain, schema)
-    fitting = [one for one in routines if wanted is None or one.same_arguments(wanted)]
-    if len(fitting) > 1:
+    matches = [one for one in routines if argument_types is None or one.has_argument_types(argument_types)]
+    if len(matches) > 1:
         error = ProgrammingError(
             f'function name "{name}" is not unique',
             span=span,
@@ -146,44 +154,44 @@ def _function(engine: Engine, name: str, types: Sequence[Type] | None, span: Spa
         )
         error.sqlstate = "42725"
         raise error
-    if fitting:
-        return ("FUNCTION", fitting[0].name.lower())
-    if schema in ("", "pg_catalog") and not routines and _is_known(engine, plain.lower()):
+    if matches:
+        return ("FUNCTION", matches[0].name.lower())
+    if schema in ("", "pg_catalog") and not routines and _is_system_function(engine, plain.lower()):
         return None
     message = f'could not find a function named "{name}"'
-    if wanted is not None:
-        message = f"function {name}({', '.join(type_name(catalog, one) for one in wanted)}) does not exist"
+    if argument_types is not None:
+        message = f"function {name}({', '.join(display_type(catalog, one) for one in argument_types)}) does not exist"
     error = ProgrammingError(message, span=span)
     error.sqlstate = "42883"
     raise error
 
 
-def _is_known(engine: Engine, name: str) -> bool:
-    """Whether a function of that name is no routine: the system's, an aggregate, or one in Python.
+def _is_system_function(engine: Engine, name: str) -> bool:
+    """Return whether a function is built in, an aggregate, or registered from Python.
 
-    Many are known to the binder only, which is asked about a call without arguments.
+    Only the binder knows many of them, so a call without arguments is planned.
     """
-    if name in SETTINGS or name in engine.catalog.aggregates or name in engine.catalog.functions:
+    if name in SETTING_FUNCTIONS or name in engine.catalog.aggregates or name in engine.catalog.functions:
         return True
-    called = name if PLAIN.fullmatch(name) else quoted(name)
+    quoted_name = name if SIMPLE_NAME.fullmatch(name) else quote_identifier(name)
     try:
-        plan(parse_query(f"SELECT {called}()"), engine.catalog, engine.statistics)
+        plan(parse_query(f"SELECT {quoted_name}()"), engine.catalog, engine.statistics)
     except Error as error:
         return not error.message.startswith("unknown function")
     return True
 
 
-def _relation(engine: Engine, kind: str, name: str, span: Span, if_exists: bool) -> Key | None:
+def _resolve_relation(engine: Engine, kind: str, name: str, span: Span, if_exists: bool) -> Key | None:
     catalog = engine.catalog
-    need_named(catalog, name, span)
+    require_schema_usage(catalog, name, span)
     entry = catalog.find(name) if kind != "SEQUENCE" else None
     if entry is not None:
-        return key_of(entry.name)
+        return relation_key(entry.name)
     sequence = catalog.find_sequence(name)
     if sequence is not None and kind in ("TABLE", "SEQUENCE"):
         return ("SEQUENCE", sequence.name.lower())
     if if_exists:
-        say_skipped_relation(engine, name)
+        notice_missing_relation(engine, name)
         return None
     if kind == "SEQUENCE":
         catalog.sequence(name, span)
@@ -191,69 +199,77 @@ def _relation(engine: Engine, kind: str, name: str, span: Span, if_exists: bool)
     return None
 
 
-def best_grantor(rights: Rights, user: str, key: Key, letters: str) -> tuple[str, str]:
-    """Who is noted to give privileges if a role does so, and which of them may be given by that.
+def select_best_grantor(privileges: Privileges, user: str, key: Key, letters: str) -> tuple[str, str]:
+    """Return the grantor of privileges that a role grants, and which of them may be granted.
 
-    The owner, if the role owns the thing itself or is a superuser. Else, as in Postgres, the first role that
-    it acts as, itself before all, which may pass on all of them; else the first of those that may most.
+    The grantor is the owner, if the role owns the object or is a superuser. Otherwise, as in Postgres,
+    it is the first of its effective roles with grant options for all the privileges, else the one with
+    the most.
     """
-    owner = rights.owner(key)
-    if user == owner or rights.is_superuser(user):
+    owner = privileges.owner(key)
+    if user == owner or privileges.is_superuser(user):
         return owner, letters
     best = user, ""
-    for role in _in_turn(rights, user):
-        may = letters if role == owner else _own_options(rights, role, key, letters)
-        if len(may) > len(best[1]):
-            best = role, may
-        if may == letters:
+    for role in _effective_roles_in_order(privileges, user):
+        grantable = letters if role == owner else _own_grant_options(privileges, role, key, letters)
+        if len(grantable) > len(best[1]):
+            best = role, grantable
+        if grantable == letters:
             break
     return best
 
 
-def _own_options(rights: Rights, role: str, key: Key, letters: str) -> str:
-    """Of some privileges those that a role itself may pass on; of a column also those of its relation."""
+def _own_grant_options(privileges: Privileges, role: str, key: Key, letters: str) -> str:
+    """Return the letters for which a role itself has the grant option; on a column, also by its relation."""
     keys = [("RELATION", key[1]), key] if key[0] == "COLUMN" else [key]
     held = {
         letter
         for one in keys
-        for item in rights.items(one)
+        for item in privileges.acl(one)
         if item.grantee == role
         for letter in item.options
     }
-    return ordered(held.intersection(letters))
+    return sort_letters(held.intersection(letters))
 
 
-def _in_turn(rights: Rights, user: str) -> Iterator[str]:
-    """The roles that a role acts as: itself, those that it is in by age, then those that these are in."""
-    acting, ages = rights.acts_as(user), {role: age for age, role in enumerate(rights.roles)}
-    waiting, seen = [user], {user}
-    for one in waiting:
-        yield one
-        role = rights.find(one)
+def _effective_roles_in_order(privileges: Privileges, user: str) -> Iterator[str]:
+    """Yield a role's effective roles: itself, its direct memberships by age, then theirs."""
+    effective, ages = (
+        privileges.effective_roles(user),
+        {role: age for age, role in enumerate(privileges.roles)},
+    )
+    queue, seen = [user], {user}
+    for role_name in queue:
+        yield role_name
+        role = privileges.find_role(role_name)
         members = role.member_of if role is not None else ()
-        found = {each.role for each in members if each.inherits and each.role not in seen}
-        seen |= found
-        waiting += sorted(found, key=lambda name: ages.get(name, -1))
-    yield from sorted(acting - seen)
+        inherited = {
+            membership.role for membership in members if membership.inherits and membership.role not in seen
+        }
+        seen |= inherited
+        queue += sorted(inherited, key=lambda name: ages.get(name, -1))
+    yield from sorted(effective - seen)
 
 
-def run_granting(
+def run_grant_statement(
     engine: Engine, statement: ast.Grant | ast.AlterDefaults | ast.AlterOwner | ast.Reassign
 ) -> None:
-    """Run one statement."""
+    """Run GRANT, REVOKE, ALTER DEFAULT PRIVILEGES, OWNER TO, REASSIGN OWNED or DROP OWNED."""
     engine.catalog.version += 1
     match statement:
         case ast.Grant():
-            roles = [known(engine, one, statement.span) if one else PUBLIC for one in statement.roles]
-            for key in list(keys_of(engine, statement)):
-                _change(engine, key, statement, roles)
+            roles = [resolve_role(engine, one, statement.span) if one else PUBLIC for one in statement.roles]
+            for key in list(grant_targets(engine, statement)):
+                _grant_or_revoke(engine, key, statement, roles)
         case ast.AlterDefaults():
-            _defaults(engine, statement)
+            _alter_default_privileges(engine, statement)
         case ast.AlterOwner():
-            for key in key_to_own(engine, statement):
-                give(engine, key, known(engine, statement.owner, statement.span), statement.span)
+            for key in owner_target(engine, statement):
+                change_owner(
+                    engine, key, resolve_role(engine, statement.owner, statement.span), statement.span
+                )
         case ast.Reassign():
-            _reassign(engine, statement)
+            _reassign_or_drop(engine, statement)
         case _:
             assert_never(statement)
 
@@ -261,272 +277,294 @@ def run_granting(
 # GRANT and REVOKE
 
 
-def _change(engine: Engine, key: Key, statement: ast.Grant, roles: list[str]) -> None:
-    """Grant or revoke privileges of one thing, and of its columns."""
-    whole = "".join(LETTERS[part.privilege] for part in statement.parts if not part.columns)
-    every = not statement.parts and not statement.columns
-    letters = ALL[kind_of(key)] if every else ordered(whole)
+def _grant_or_revoke(engine: Engine, key: Key, statement: ast.Grant, roles: list[str]) -> None:
+    """Grant or revoke privileges on one object and its columns."""
+    object_letters = "".join(LETTERS[part.privilege] for part in statement.privileges if not part.columns)
+    is_all = not statement.privileges and not statement.columns
+    letters = ALL_LETTERS[privilege_kind(key)] if is_all else sort_letters(object_letters)
     if letters:
-        if set(letters) - set(ALL[kind_of(key)]):
+        if set(letters) - set(ALL_LETTERS[privilege_kind(key)]):
             word = next(
-                part.privilege for part in statement.parts if LETTERS[part.privilege] not in ALL[kind_of(key)]
+                part.privilege
+                for part in statement.privileges
+                if LETTERS[part.privilege] not in ALL_LETTERS[privilege_kind(key)]
             )
-            what = "table" if key[0] == "RELATION" else key[0].lower()
-            raise ProgrammingError(f"invalid privilege type {word} for {what}", span=statement.span)
-        rights, user = engine.catalog.rights, engine.catalog.asker.user
-        given = rights.owns(user, key) or set(rights.given(user, key)) & set(ALL["COLUMN"])
-        _apply(engine, key, letters, statement, roles)
-        if not statement.grants and key[0] in ("RELATION", "SEQUENCE"):
-            if set(letters) & set(ALL["COLUMN"]) and not given:
-                # What is revoked of all columns is revoked of each, those of the system among them.
-                message = (
-                    f'permission denied for column "tableoid" of relation "{plain(engine.catalog, key)}"'
-                )
+            kind = "table" if key[0] == "RELATION" else key[0].lower()
+            raise ProgrammingError(f"invalid privilege type {word} for {kind}", span=statement.span)
+        privileges, user = engine.catalog.privileges, engine.catalog.asker.user
+        has_column_privilege = privileges.owns(user, key) or set(privileges.granted_letters(user, key)) & set(
+            ALL_LETTERS["COLUMN"]
+        )
+        _update_acl(engine, key, letters, statement, roles)
+        if not statement.is_grant and key[0] in ("RELATION", "SEQUENCE"):
+            if set(letters) & set(ALL_LETTERS["COLUMN"]) and not has_column_privilege:
+                # Revoking from a table also revokes from each column, including system columns.
+                message = f'permission denied for column "tableoid" of relation "{object_name(engine.catalog, key)}"'
                 raise PrivilegeError(message, span=statement.span)
-            for column in [one for one in rights.lists if one[0] == "COLUMN" and one[1] == key[1]]:
-                _apply(engine, column, ordered(set(letters) & set(ALL["COLUMN"])), statement, roles)
-    parts = [(LETTERS[part.privilege], part.columns) for part in statement.parts if part.columns]
+            for column in [one for one in privileges.acls if one[0] == "COLUMN" and one[1] == key[1]]:
+                _update_acl(
+                    engine, column, sort_letters(set(letters) & set(ALL_LETTERS["COLUMN"])), statement, roles
+                )
+    parts = [(LETTERS[part.privilege], part.columns) for part in statement.privileges if part.columns]
     if statement.columns:
-        parts = [(ALL["COLUMN"], statement.columns)]
+        parts = [(ALL_LETTERS["COLUMN"], statement.columns)]
     for some, named in parts:
         for one in named:
-            _apply(engine, _column(engine.catalog, key, one, statement.span), some, statement, roles)
+            _update_acl(engine, _column_key(engine.catalog, key, one, statement.span), some, statement, roles)
 
 
-def _column(catalog: Catalog, key: Key, name: str, span: Span) -> Key:
+def _column_key(catalog: Catalog, key: Key, name: str, span: Span) -> Key:
     entry: Entry | None = catalog.entries.get(key[1]) if key[0] == "RELATION" else None
     if entry is None or name.lower() not in (one.lower() for one in entry.schema.names):
         raise ProgrammingError(
-            f'column "{name}" of relation "{plain(catalog, key)}" does not exist', span=span
+            f'column "{name}" of relation "{object_name(catalog, key)}" does not exist', span=span
         )
     return ("COLUMN", key[1], name.lower())
 
 
-def _apply(engine: Engine, key: Key, letters: str, statement: ast.Grant, roles: list[str]) -> None:
+def _update_acl(engine: Engine, key: Key, letters: str, statement: ast.Grant, roles: list[str]) -> None:
     catalog = engine.catalog
-    rights = catalog.rights
-    grantor, allowed = best_grantor(rights, catalog.asker.user, key, letters)
+    privileges = catalog.privileges
+    grantor, allowed = select_best_grantor(privileges, catalog.asker.user, key, letters)
     if allowed != letters:
-        _check_grantable(engine, key, letters, allowed, statement)
-    items = list(rights.items(key))
+        _report_missing_options(engine, key, letters, allowed, statement)
+    items = list(privileges.acl(key))
     for role in roles:
-        if statement.grants:
-            if role == PUBLIC and statement.passing:
+        if statement.is_grant:
+            if role == PUBLIC and statement.grant_option:
                 raise ProgrammingError("grant options can only be granted to roles", span=statement.span)
-            options = allowed if statement.passing else ""
-            items = merged(items, Item(role, grantor, allowed, options))
+            options = allowed if statement.grant_option else ""
+            items = merge_item(items, Item(role, grantor, allowed, options))
         else:
-            items = _revoked(items, role, grantor, allowed, statement)
-    kept = tuple(one for one in items if one.letters)
-    if kept or key[0] != "COLUMN":
-        rights.lists[key] = kept
+            items = _revoke(items, role, grantor, allowed, statement)
+    remaining = tuple(one for one in items if one.letters)
+    if remaining or key[0] != "COLUMN":
+        privileges.acls[key] = remaining
     else:
-        rights.lists.pop(key, None)
+        privileges.acls.pop(key, None)
 
 
-def _check_grantable(engine: Engine, key: Key, letters: str, allowed: str, statement: ast.Grant) -> None:
+def _report_missing_options(
+    engine: Engine, key: Key, letters: str, allowed: str, statement: ast.Grant
+) -> None:
     catalog = engine.catalog
-    name = key[2] if key[0] == "COLUMN" else plain(catalog, key)
-    done = "were granted" if statement.grants else "could be revoked"
+    name = key[2] if key[0] == "COLUMN" else object_name(catalog, key)
+    outcome = "were granted" if statement.is_grant else "could be revoked"
     if not allowed:
         keys = [key, ("RELATION", key[1])] if key[0] == "COLUMN" else [key]
-        given = {one for each in keys for one in catalog.rights.given(catalog.asker.user, each)}
-        if not given & set(ALL[kind_of(key)]):
-            raise denied(catalog, key, statement.span)
-        warn(engine, f'no privileges {done} for "{name}"', "01007" if statement.grants else "01006")
-    elif statement.parts or statement.columns:  # of ALL it is meant that there may be less
-        text = f'not all privileges {done} for "{name}"'
-        warn(engine, text, "01007" if statement.grants else "01006")
+        own_letters = {
+            one for each in keys for one in catalog.privileges.granted_letters(catalog.asker.user, each)
+        }
+        if not own_letters & set(ALL_LETTERS[privilege_kind(key)]):
+            raise permission_denied(catalog, key, statement.span)
+        warn(engine, f'no privileges {outcome} for "{name}"', "01007" if statement.is_grant else "01006")
+    elif statement.privileges or statement.columns:  # ALL means all grantable privileges, without a warning
+        text = f'not all privileges {outcome} for "{name}"'
+        warn(engine, text, "01007" if statement.is_grant else "01006")
 
 
-def _revoked(items: list[Item], role: str, grantor: str, letters: str, statement: ast.Grant) -> list[Item]:
-    """The list without privileges, or without leave to pass them on; with CASCADE what was passed on goes."""
+def _revoke(items: list[Item], role: str, grantor: str, letters: str, statement: ast.Grant) -> list[Item]:
+    """Return the ACL without some privileges, or without their grant options.
+
+    With CASCADE, privileges that were granted by those options are revoked too.
+    """
     result: list[Item] = []
-    lost = ""
+    lost_options = ""
     for one in items:
         if (one.grantee, one.grantor) != (role, grantor):
             result.append(one)
             continue
-        lost = ordered(set(one.options) & set(letters))
-        left = one.letters if statement.passing else ordered(set(one.letters) - set(letters))
-        result.append(replace(one, letters=left, options=ordered(set(one.options) - set(letters))))
-    if not lost:
+        lost_options = sort_letters(set(one.options) & set(letters))
+        letters_left = (
+            one.letters if statement.grant_option else sort_letters(set(one.letters) - set(letters))
+        )
+        result.append(
+            replace(one, letters=letters_left, options=sort_letters(set(one.options) - set(letters)))
+        )
+    if not lost_options:
         return result
-    passed = [
-        one for one in result if one.grantor == role and set(one.letters) & set(lost) and one.grantee != role
+    dependents = [
+        one
+        for one in result
+        if one.grantor == role and set(one.letters) & set(lost_options) and one.grantee != role
     ]
-    if passed and not statement.cascade:
+    if dependents and not statement.cascade:
         raise ProgrammingError(
             "dependent privileges exist", span=statement.span, hint="Use CASCADE to revoke them too."
         )
-    for one in passed:
-        result = _revoked(result, one.grantee, role, lost, replace(statement, passing=False))
+    for one in dependents:
+        result = _revoke(result, one.grantee, role, lost_options, replace(statement, grant_option=False))
     return result
 
 
-# What is to be granted of things that are made later
+# ALTER DEFAULT PRIVILEGES
 
 
-def _defaults(engine: Engine, statement: ast.AlterDefaults) -> None:
+def _alter_default_privileges(engine: Engine, statement: ast.AlterDefaults) -> None:
     catalog, grant = engine.catalog, statement.grant
-    owners = [known(engine, one, statement.span) for one in statement.owners] or [catalog.asker.user]
+    owners = [resolve_role(engine, one, statement.span) for one in statement.owners] or [catalog.asker.user]
     schemas = [schema_key(catalog, one, statement.span)[1] for one in statement.schemas] or [""]
-    roles = [known(engine, one, statement.span) if one else PUBLIC for one in grant.roles]
-    letters = ordered(LETTERS[part.privilege] for part in grant.parts) or ALL[grant.kind]
+    roles = [resolve_role(engine, one, statement.span) if one else PUBLIC for one in grant.roles]
+    letters = sort_letters(LETTERS[part.privilege] for part in grant.privileges) or ALL_LETTERS[grant.kind]
     for owner in owners:
-        if catalog.is_limited and owner not in catalog.rights.acts_as(catalog.asker.user):
+        if catalog.checks_privileges and owner not in catalog.privileges.effective_roles(catalog.asker.user):
             raise PrivilegeError("permission denied to change default privileges", span=statement.span)
         for schema in schemas:
-            _default(engine, (owner, schema, f"{grant.kind}S"), letters, roles, grant)
+            _update_default_acl(engine, (owner, schema, f"{grant.kind}S"), letters, roles, grant)
 
 
-def _default(
+def _update_default_acl(
     engine: Engine, key: tuple[str, str, str], letters: str, roles: list[str], grant: ast.Grant
 ) -> None:
-    rights, owner = engine.catalog.rights, key[0]
-    natural = _natural(owner, grant.kind)
-    items = list(rights.defaults.get(key, () if key[1] else natural))
+    privileges, owner = engine.catalog.privileges, key[0]
+    initial = _initial_acl(owner, grant.kind)
+    items = list(privileges.default_acls.get(key, () if key[1] else initial))
     for role in roles:
-        if grant.grants:
-            items = merged(items, Item(role, owner, letters, letters if grant.passing else ""))
+        if grant.is_grant:
+            items = merge_item(items, Item(role, owner, letters, letters if grant.grant_option else ""))
         else:
-            items = _revoked(items, role, owner, letters, grant)
-    kept = rights.in_order(one for one in items if one.letters)
-    if (key[1] and kept) or (not key[1] and set(kept) != set(natural)):
-        rights.defaults[key] = kept
+            items = _revoke(items, role, owner, letters, grant)
+    remaining = privileges.sort_acl(one for one in items if one.letters)
+    if (key[1] and remaining) or (not key[1] and set(remaining) != set(initial)):
+        privileges.default_acls[key] = remaining
     else:
-        rights.defaults.pop(key, None)
+        privileges.default_acls.pop(key, None)
 
 
-def _natural(owner: str, kind: str) -> Items:
+def _initial_acl(owner: str, kind: str) -> Items:
 
-    own = Item(owner, owner, ALL[kind])
-    return (Item(PUBLIC, owner, EVERYBODY[kind]), own) if kind in EVERYBODY else (own,)
-
-
-# Who owns what
+    own = Item(owner, owner, ALL_LETTERS[kind])
+    return (Item(PUBLIC, owner, PUBLIC_LETTERS[kind]), own) if kind in PUBLIC_LETTERS else (own,)
 
 
-def give(engine: Engine, key: Key, owner: str, span: Span | None) -> None:
-    """Let a role own something, and the sequences of its columns."""
+# Ownership
+
+
+def change_owner(engine: Engine, key: Key, owner: str, span: Span | None) -> None:
+    """Change the owner of an object and of the sequences of its columns."""
     catalog = engine.catalog
-    rights, asker = catalog.rights, catalog.asker
-    if key[0] not in ("RELATION", "SEQUENCE") and owner == rights.owner(key):
-        return  # as in Postgres: what is so already is said by anybody
-    need_owner(catalog, key, span)
-    if catalog.is_limited and owner != rights.owner(key):
-        if owner not in rights.acts_as(asker.user, by="sets"):
+    privileges, asker = catalog.privileges, catalog.asker
+    if key[0] not in ("RELATION", "SEQUENCE") and owner == privileges.owner(key):
+        return  # as in Postgres, no privilege is needed if nothing changes
+    require_owner(catalog, key, span)
+    if catalog.checks_privileges and owner != privileges.owner(key):
+        if owner not in privileges.effective_roles(asker.user, by="sets"):
             raise PrivilegeError(f'must be able to SET ROLE "{owner}"', span=span)
         if key[0] in ("RELATION", "SEQUENCE", "FUNCTION", "TYPE"):
             schema: Key = ("SCHEMA", schema_of(catalog, key[1]))
-            if not rights.has(owner, schema, "C"):
-                raise denied(catalog, schema, span)
-    for one in (key, *_owned_sequences(catalog, key)):
-        _hand_over(rights, one, owner)
+            if not privileges.has_privileges(owner, schema, "C"):
+                raise permission_denied(catalog, schema, span)
+    for one in (key, *_column_sequences(catalog, key)):
+        _set_owner(privileges, one, owner)
 
 
-def _hand_over(rights: Rights, key: Key, owner: str) -> None:
-    """Let a role own something; what the old owner gave, of its columns, too, the new one has given."""
-    old = rights.owner(key)
+def _set_owner(privileges: Privileges, key: Key, owner: str) -> None:
+    """Set the owner of an object, and replace the old owner in its ACL and those of its columns."""
+    old = privileges.owner(key)
     columns = [
-        one for one in rights.lists if key[0] == "RELATION" and one[0] == "COLUMN" and one[1] == key[1]
+        one for one in privileges.acls if key[0] == "RELATION" and one[0] == "COLUMN" and one[1] == key[1]
     ]
     for one in (key, *columns):
-        if one in rights.lists:
-            rights.lists[one] = _moved(rights.lists[one], old, owner)
-    rights.owners[key] = owner
+        if one in privileges.acls:
+            privileges.acls[one] = _replace_owner(privileges.acls[one], old, owner)
+    privileges.owners[key] = owner
 
 
-def _owned_sequences(catalog: Catalog, key: Key) -> Iterator[Key]:
+def _column_sequences(catalog: Catalog, key: Key) -> Iterator[Key]:
     if key[0] == "RELATION":
         for sequence in catalog.sequences.values():
             if sequence.owner is not None and sequence.owner[0].lower() == key[1]:
                 yield ("SEQUENCE", sequence.name.lower())
 
 
-def _moved(items: Items, old: str, new: str) -> Items:
-    """A list in which the new owner stands for the old one."""
+def _replace_owner(items: Items, old: str, new: str) -> Items:
+    """Return an ACL in which the new owner replaces the old one."""
     result: list[Item] = []
     for one in items:
         grantee = new if one.grantee == old else one.grantee
         grantor = new if one.grantor == old else one.grantor
-        result = merged(result, replace(one, grantee=grantee, grantor=grantor))
+        result = merge_item(result, replace(one, grantee=grantee, grantor=grantor))
     return tuple(result)
 
 
-def _reassign(engine: Engine, statement: ast.Reassign) -> None:
+def _reassign_or_drop(engine: Engine, statement: ast.Reassign) -> None:
     catalog = engine.catalog
-    rights = catalog.rights
-    roles = [known(engine, one, statement.span) for one in statement.roles]
+    privileges = catalog.privileges
+    roles = [resolve_role(engine, one, statement.span) for one in statement.roles]
     for role in roles:
-        if catalog.is_limited and role not in rights.acts_as(catalog.asker.user):
+        if catalog.checks_privileges and role not in privileges.effective_roles(catalog.asker.user):
             verb = "reassign" if statement.owner else "drop"
             raise PrivilegeError(f"permission denied to {verb} objects", span=statement.span)
-    owned = [key for key, owner in rights.owners.items() if owner in roles]
+    owned = [key for key, owner in privileges.owners.items() if owner in roles]
     if statement.owner:
-        owner = known(engine, statement.owner, statement.span)
-        if catalog.is_limited and owner not in rights.acts_as(catalog.asker.user):
+        owner = resolve_role(engine, statement.owner, statement.span)
+        if catalog.checks_privileges and owner not in privileges.effective_roles(catalog.asker.user):
             raise PrivilegeError("permission denied to reassign objects", span=statement.span)
         for key in owned:
-            _hand_over(rights, key, owner)
+            _set_owner(privileges, key, owner)
         return
     _drop_owned(engine, owned, roles, statement)
 
 
-DROPS: Final = {"SEQUENCE": drop_sequence, "TYPE": drop_type, "SCHEMA": drop_schema}
-"""How what a role owns is dropped with it, by its kind."""
+DROP_FUNCTIONS: Final = {"SEQUENCE": drop_sequence, "TYPE": drop_type, "SCHEMA": drop_schema}
+"""Functions that drop an owned object, by its kind."""
 
 
 def _drop_owned(engine: Engine, owned: Iterable[Key], roles: list[str], statement: ast.Reassign) -> None:
-    """Drop what roles own, and take from them what they were given."""
+    """Drop the objects that roles own, and revoke the privileges granted to them."""
 
     catalog, span = engine.catalog, statement.span
-    rights = catalog.rights
+    privileges = catalog.privileges
     relations = [key[1] for key in owned if key[0] == "RELATION" and key[1] in catalog.entries]
     views = [name for name in relations if hasattr(catalog.entries[name], "materialized")]
     tables = [name for name in relations if name not in views]
     for kind, names in (("VIEW", views), ("TABLE", tables)):
         drop_relations(engine, Drop(kind, tuple(names), True, statement.cascade, span))
     for kind, *rest in owned:
-        if kind in DROPS:
-            DROPS[kind](engine, DropOther(kind, (rest[0],), True, statement.cascade, span), rest[0])
+        if kind in DROP_FUNCTIONS:
+            DROP_FUNCTIONS[kind](engine, DropOther(kind, (rest[0],), True, statement.cascade, span), rest[0])
         if kind == "FUNCTION":
             for routine in catalog.routines.get(rest[0], ()):
                 drop_routine(engine, routine, span, cascade=statement.cascade)
     for role in roles:
-        release_role(catalog, role)
+        remove_role_from_policies(catalog, role)
     for key in owned:
-        rights.forget(key)
-    for key, items in list(rights.lists.items()):
-        rights.lists[key] = tuple(
+        privileges.remove_object(key)
+    for key, items in list(privileges.acls.items()):
+        privileges.acls[key] = tuple(
             one for one in items if one.grantee not in roles and one.grantor not in roles
         )
-    for default, items in list(rights.defaults.items()):
-        left = tuple(one for one in items if one.grantee not in roles)
-        if default[0] in roles or not left:
-            del rights.defaults[default]
+    for default, items in list(privileges.default_acls.items()):
+        remaining = tuple(one for one in items if one.grantee not in roles)
+        if default[0] in roles or not remaining:
+            del privileges.default_acls[default]
         else:
-            rights.defaults[default] = left
+            privileges.default_acls[default] = remaining
 
 
-def settle(engine: Engine, before: frozenset[Key], owner: str | None, *, altered: Key | None) -> None:
-    """After a definition: what has been made is whose, and what is gone is nobody's.
+def update_ownership(
+    engine: Engine, before: frozenset[Key], owner: str | None, *, altered: Key | None
+) -> None:
+    """After a definition, set the owners of new objects and remove those of dropped objects.
 
-    ``altered``: what is new has been made for that, or is that, under another name.
+    ``altered``: the object of an ALTER. New sequences get its owner, and its other new keys are
+    skipped.
     """
     catalog = engine.catalog
-    rights = catalog.rights
-    after = frozenset(things(catalog))
+    privileges = catalog.privileges
+    after = frozenset(owned_objects(catalog))
     for key in before - after:
-        rights.forget(key)
+        privileges.remove_object(key)
     for key in after - before:
-        if key in rights.owners or key in rights.lists:
+        if key in privileges.owners or key in privileges.acls:
             continue
         if altered is not None and key[0] != "SEQUENCE":
             continue
-        whose = catalog.asker.user if owner is None else owner
-        rights.made(key, rights.owner(altered) if altered is not None else whose, schema_of(catalog, key[1]))
-    for key in [one for one in rights.lists if one[0] == "COLUMN"]:
+        new_owner = catalog.asker.user if owner is None else owner
+        privileges.add_object(
+            key, privileges.owner(altered) if altered is not None else new_owner, schema_of(catalog, key[1])
+        )
+    for key in [one for one in privileges.acls if one[0] == "COLUMN"]:
         entry = catalog.entries.get(key[1])
         if entry is None or key[2] not in (name.lower() for name in entry.schema.names):
-            del rights.lists[key]
+            del privileges.acls[key]

@@ -14,12 +14,12 @@ from typing import Final
 
 from kpg.runtime.records import dataclass
 
-ROUNDS: Final = 4096
-"""Iterations of the hash, as Postgres' default has them."""
+ITERATIONS: Final = 4096
+"""Iterations of the hash; Postgres' default."""
 MECHANISM: Final = "SCRAM-SHA-256"
-PLUS: Final = "SCRAM-SHA-256-PLUS"
-BINDING: Final = "p=tls-server-end-point"
-"""How a client begins that binds the channel."""
+PLUS_MECHANISM: Final = "SCRAM-SHA-256-PLUS"
+BINDING_FLAG: Final = "p=tls-server-end-point"
+"""Start of a client's first message if it binds the channel."""
 CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
 PSS: Final = "2a864886f70d01010a"
 HASHES: Final = {
@@ -36,115 +36,119 @@ HASHES: Final = {
     "608648016503040204": "sha224",
     PSS: "sha256",
 }
-"""The hash of a certificate by the object identifiers of its signature, in hexadecimal: RSA, ECDSA and DSA.
-Instead of MD5 and SHA-1 it is SHA-256. PSS names its hash apart; without a name it is SHA-1's."""
+"""Hashes of certificates by the object identifiers of their signatures, in hexadecimal.
+
+SHA-256 replaces MD5 and SHA-1. PSS names its hash in a separate identifier; its default is SHA-1.
+"""
 
 
-class Denied(Exception):
-    """The client does not know the password, or does not keep to the mechanism."""
+class AuthenticationError(Exception):
+    """The password is wrong, or the client violates the mechanism."""
 
 
-class Downgraded(Denied):
-    """The client could bind the channel, and has been told that the server could not."""
+class DowngradeError(AuthenticationError):
+    """The client supports channel binding, but was told that the server does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """What is kept of a password."""
+    """The stored form of a password (RFC 5802: salt, iteration count, StoredKey, ServerKey)."""
 
     salt: bytes
-    rounds: int
-    stored: bytes
-    server: bytes
+    iterations: int
+    stored_key: bytes
+    server_key: bytes
 
 
-def verifier_of(password: str) -> Verifier:
-    """What to keep of a password."""
+def make_verifier(password: str) -> Verifier:
+    """Return a new verifier of a password."""
     salt = secrets.token_bytes(16)
-    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, ROUNDS)
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, ITERATIONS)
     client = hmac.digest(salted, b"Client Key", "sha256")
     server = hmac.digest(salted, b"Server Key", "sha256")
-    return Verifier(salt, ROUNDS, hashlib.sha256(client).digest(), server)
+    return Verifier(salt, ITERATIONS, hashlib.sha256(client).digest(), server)
 
 
-NOBODY: Final = verifier_of(secrets.token_hex())
-"""For users that there are not: the exchange takes its course, so that it does not tell who there is."""
+DUMMY_VERIFIER: Final = make_verifier(secrets.token_hex())
+"""Verifier for unknown users. The exchange takes its course, so that it does not reveal who exists."""
 
 
-class Exchange:
-    """One client's attempt to log in.
+class ScramExchange:
+    """One client's authentication.
 
-    ``end_point`` is the hash of the certificate that PLUS was offered with, empty if it was not; ``plus``
-    whether the client has chosen it.
+    ``end_point`` is the hash of the certificate if the PLUS mechanism was offered, else empty.
+    ``binds_channel``: the client has chosen PLUS.
     """
 
-    def __init__(self, verifier: Verifier, end_point: bytes = b"", *, plus: bool = False) -> None:
+    def __init__(self, verifier: Verifier, end_point: bytes = b"", *, binds_channel: bool = False) -> None:
         self._verifier = verifier
         self._end_point = end_point
-        self._plus = plus
+        self._binds_channel = binds_channel
         self._nonce = ""
-        self._messages = b""
-        self._bound = b""
+        self._auth_message = b""
+        self._channel_binding = b""
 
-    def challenge(self, first: bytes) -> bytes:
-        """The answer to the client's first message."""
+    def challenge(self, client_first: bytes) -> bytes:
+        """Return the server's first message. AuthenticationError if the client's first message is malformed."""
         try:
-            flag, identity, bare = first.decode().split(",", 2)
-            fields = dict(part.split("=", 1) for part in bare.split(","))
+            flag, identity, bare_message = client_first.decode().split(",", 2)
+            fields = dict(part.split("=", 1) for part in bare_message.split(","))
         except ValueError:
-            raise Denied from None
+            raise AuthenticationError from None
         if flag == "y" and self._end_point:
-            raise Downgraded
-        if flag not in ((BINDING,) if self._plus else ("n", "y")) or not fields.get("r"):
-            raise Denied
-        self._bound = f"{flag},{identity},".encode() + (self._end_point if self._plus else b"")
+            raise DowngradeError
+        if flag not in ((BINDING_FLAG,) if self._binds_channel else ("n", "y")) or not fields.get("r"):
+            raise AuthenticationError
+        self._channel_binding = f"{flag},{identity},".encode() + (
+            self._end_point if self._binds_channel else b""
+        )
         self._nonce = fields["r"] + base64.b64encode(secrets.token_bytes(18)).decode()
         salt = base64.b64encode(self._verifier.salt).decode()
-        answer = f"r={self._nonce},s={salt},i={self._verifier.rounds}"
-        self._messages = f"{bare},{answer},".encode()
+        answer = f"r={self._nonce},s={salt},i={self._verifier.iterations}"
+        self._auth_message = f"{bare_message},{answer},".encode()
         return answer.encode()
 
-    def finish(self, last: bytes) -> bytes:
-        """The server's proof that it knows the password, too; Denied if the client's proof is wrong."""
-        without, _, proof = last.rpartition(b",p=")
+    def finish(self, client_final: bytes) -> bytes:
+        """Return the server's signature. AuthenticationError if the client's proof is wrong."""
+        without, _, proof = client_final.rpartition(b",p=")
         try:
             fields = dict(part.split("=", 1) for part in without.decode().split(","))
-            given = base64.b64decode(proof, validate=True)
+            client_proof = base64.b64decode(proof, validate=True)
         except ValueError:
-            raise Denied from None
-        bound = base64.b64encode(self._bound).decode()
+            raise AuthenticationError from None
+        bound = base64.b64encode(self._channel_binding).decode()
         if fields.get("r") != self._nonce or fields.get("c") != bound:
-            raise Denied
-        message = self._messages + without
-        signature = hmac.digest(self._verifier.stored, message, "sha256")
-        if len(given) != len(signature):
-            raise Denied
-        key = bytes(one ^ other for one, other in zip(given, signature, strict=True))
-        if not hmac.compare_digest(hashlib.sha256(key).digest(), self._verifier.stored):
-            raise Denied
-        return b"v=" + base64.b64encode(hmac.digest(self._verifier.server, message, "sha256"))
+            raise AuthenticationError
+        message = self._auth_message + without
+        signature = hmac.digest(self._verifier.stored_key, message, "sha256")
+        if len(client_proof) != len(signature):
+            raise AuthenticationError
+        key = bytes(one ^ other for one, other in zip(client_proof, signature, strict=True))
+        if not hmac.compare_digest(hashlib.sha256(key).digest(), self._verifier.stored_key):
+            raise AuthenticationError
+        return b"v=" + base64.b64encode(hmac.digest(self._verifier.server_key, message, "sha256"))
 
 
-def end_point_of(pem: bytes) -> bytes:
-    """The hash of a server's certificate, the first of a file of PEM; empty if its signature names no hash.
+def certificate_hash(pem: bytes) -> bytes:
+    """Return the hash of the first certificate of a PEM file; empty if its signature names no hash.
 
-    Ed25519 has none: a server with such a certificate binds no channel.
+    Ed25519 has none, so a server with such a certificate does not bind the channel.
     """
     found = CERTIFICATE.search(pem)
     if found is None:
         return b""
     der = base64.b64decode(found[1])
     try:
-        ((_, whole),) = _elements(der)
-        _, (_, algorithm), _ = _elements(whole)
-        names = [HASHES[one] for one in _identifiers(algorithm) if one in HASHES]
+        ((_, certificate),) = _der_elements(der)
+        _, (_, algorithm), _ = _der_elements(certificate)
+        names = [HASHES[one] for one in _object_identifiers(algorithm) if one in HASHES]
     except (ValueError, IndexError):
         return b""
     return hashlib.new(names[-1] if len(names) == 1 else names[1], der).digest() if names else b""
 
 
-def _elements(der: bytes) -> Iterator[tuple[int, bytes]]:
-    """The tags and contents of what is written one after the other in DER."""
+def _der_elements(der: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the tags and contents of consecutive DER elements."""
     place = 0
     while place < len(der):
         tag, size, place = der[place], der[place + 1], place + 2
@@ -157,10 +161,10 @@ def _elements(der: bytes) -> Iterator[tuple[int, bytes]]:
         place += size
 
 
-def _identifiers(der: bytes) -> Iterator[str]:
-    """The object identifiers in DER, in their order."""
-    for tag, content in _elements(der):
+def _object_identifiers(der: bytes) -> Iterator[str]:
+    """Yield the object identifiers in DER, in order."""
+    for tag, content in _der_elements(der):
         if tag == 6:
             yield content.hex()
         elif tag & 0x20:
-            yield from _identifiers(content)
+            yield from _object_identifiers(content)

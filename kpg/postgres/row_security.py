@@ -7,34 +7,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.catalog.access_control import (
-    EVERYBODY,
+    PUBLIC_ROLE,
     Policy,
     Secured,
-    demands,
-    is_secured,
-    key_of,
-    need_schema,
+    has_row_security,
     policies,
-    policies_for,
-    security_of,
+    policies_of_role,
+    policy_conditions,
+    relation_key,
+    require_schema_privilege,
+    row_security_of,
 )
 from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.compiler.qualified_names import quote_name
-from kpg.compiler.sql.bind.eager_subexpressions import named_rows
+from kpg.compiler.sql.bind.eager_subexpressions import rows_table_name
 from kpg.compiler.sql.bind.query import new_binding
-from kpg.compiler.sql.bind.row_security import changer, condition, governing, reads_target
+from kpg.compiler.sql.bind.row_security import bind_policy, policy_role, policy_table, reads_target
 from kpg.compiler.sql.parse import definitions as ddl
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse_query
 from kpg.compiler.sql.parse.tokenizer import tokenize
 from kpg.execute.queries.query_plan import plan
-from kpg.postgres.roles import known
+from kpg.postgres.roles import resolve_role
 from kpg.runtime.errors import NotSupportedError, PrivilegeError, ProgrammingError, Span
 from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Column, remap
 from kpg.runtime.types import Schema
 from kpg.session.engine import Engine
-from kpg.session.notices import say_skipped, say_skipped_relation
+from kpg.session.notices import notice_missing_relation, notice_skipped
 
 if TYPE_CHECKING:
     from kpg.session.base_table import Table
@@ -43,94 +43,92 @@ Words = NDArray[np.int64]
 
 
 def define_policy(engine: Engine, statement: ddl.DefinePolicy) -> None:
-    """CREATE, ALTER or DROP POLICY."""
+    """Run CREATE, ALTER or DROP POLICY."""
     catalog = engine.catalog
     entry = catalog.find(statement.table)
     if not isinstance(entry, TableEntry):
         if entry is None and statement.verb == "drop" and statement.if_exists:
-            say_skipped_relation(engine, statement.table)
+            notice_missing_relation(engine, statement.table)
             return
         entry = catalog.table(statement.table, statement.span)
     key = ("policy", entry.name.lower(), statement.name.lower())
     old = catalog.others.get(key)
-    shown = catalog.plain(entry.name)
+    table_name = catalog.unqualified_name(entry.name)
     if statement.verb == "create":
-        _refuse_second(catalog, key, statement.name, statement)
-        made = Policy(
+        _check_duplicate(catalog, key, statement.name, statement)
+        policy = Policy(
             statement.name,
             entry.name,
             statement.permissive,
             statement.command,
-            _roles(engine, statement),
+            _resolve_roles(engine, statement),
             statement.using,
             statement.check,
         )
     elif old is None:
         if statement.if_exists:
-            say_skipped(engine, f'policy "{statement.name}" for relation "{shown}" does not exist')
+            notice_skipped(engine, f'policy "{statement.name}" for relation "{table_name}" does not exist')
             return
-        message = f'policy "{statement.name}" for table "{shown}" does not exist'
+        message = f'policy "{statement.name}" for table "{table_name}" does not exist'
         raise ProgrammingError(message, span=statement.span)
     else:
-        made = _altered(engine, old, statement)
-    refuse_readers(engine, entry, statement.span)
+        policy = _alter_policy(engine, old, statement)
+    check_no_dependent_views(engine, entry, statement.span)
     if statement.verb == "drop":
         del catalog.others[key]
         return
-    _check(catalog, entry, made, statement.span)
+    _check_conditions(catalog, entry, policy, statement.span)
     if statement.verb == "rename":
-        new = (*key[:2], statement.renamed.lower())
-        _refuse_second(catalog, new, statement.renamed, statement)
+        new = (*key[:2], statement.new_name.lower())
+        _check_duplicate(catalog, new, statement.new_name, statement)
         del catalog.others[key]
         key = new
-    catalog.others[key] = made
+    catalog.others[key] = policy
 
 
-def _refuse_second(catalog: Catalog, key: tuple[str, ...], name: str, statement: ddl.DefinePolicy) -> None:
-    """ProgrammingError if there is a policy of that key."""
+def _check_duplicate(catalog: Catalog, key: tuple[str, ...], name: str, statement: ddl.DefinePolicy) -> None:
+    """Raise ProgrammingError if a policy exists already."""
     if key in catalog.others:
-        message = (
-            f'policy "{name}" for table "{catalog.plain(catalog.table(statement.table).name)}" already exists'
-        )
+        message = f'policy "{name}" for table "{catalog.unqualified_name(catalog.table(statement.table).name)}" already exists'
         raise ProgrammingError(message, span=statement.span)
 
 
-def _altered(engine: Engine, old: Policy, statement: ddl.DefinePolicy) -> Policy:
-    fitting = {"SELECT": "USING", "DELETE": "USING", "INSERT": "WITH CHECK"}.get(old.command)
-    given = statement.check if fitting == "USING" else statement.using if fitting else ""
-    if given:
-        of = "INSERT" if fitting == "WITH CHECK" else "SELECT, DELETE"
-        raise ProgrammingError(f"only {fitting} expression allowed for {of}", span=statement.span)
+def _alter_policy(engine: Engine, old: Policy, statement: ddl.DefinePolicy) -> Policy:
+    allowed_clause = {"SELECT": "USING", "DELETE": "USING", "INSERT": "WITH CHECK"}.get(old.command)
+    invalid_text = statement.check if allowed_clause == "USING" else statement.using if allowed_clause else ""
+    if invalid_text:
+        of = "INSERT" if allowed_clause == "WITH CHECK" else "SELECT, DELETE"
+        raise ProgrammingError(f"only {allowed_clause} expression allowed for {of}", span=statement.span)
     return replace(
         old,
-        name=statement.renamed or old.name,
-        roles=_roles(engine, statement) if statement.roles else old.roles,
+        name=statement.new_name or old.name,
+        roles=_resolve_roles(engine, statement) if statement.roles else old.roles,
         using=statement.using or old.using,
         check=statement.check or old.check,
     )
 
 
-def _roles(engine: Engine, statement: ddl.DefinePolicy) -> tuple[str, ...]:
+def _resolve_roles(engine: Engine, statement: ddl.DefinePolicy) -> tuple[str, ...]:
     return tuple(
-        EVERYBODY if not one or one.lower() == EVERYBODY else known(engine, one, statement.span)
+        PUBLIC_ROLE if not one or one.lower() == PUBLIC_ROLE else resolve_role(engine, one, statement.span)
         for one in statement.roles
     )
 
 
-def _check(catalog: Catalog, entry: TableEntry, made: Policy, span: Span) -> None:
-    """An error for a condition that is none over the table's columns."""
-    for text in (made.using, made.check):
+def _check_conditions(catalog: Catalog, entry: TableEntry, policy: Policy, span: Span) -> None:
+    """Raise an error if a condition of a policy is invalid for the table."""
+    for text in (policy.using, policy.check):
         if text:
             binding = new_binding(span.source, catalog)
-            columns = [Column(binding.fresh(), type_) for type_ in entry.schema.types]
-            condition(binding, entry, columns, text)
+            columns = [Column(binding.new_id(), type_) for type_ in entry.schema.types]
+            bind_policy(binding, entry, columns, text)
             for one in binding.reads.relations if binding.reads is not None else ():
-                need_schema(catalog, one.entry.name, "U", span)
+                require_schema_privilege(catalog, one.entry.name, "U", span)
 
 
-def release_role(catalog: Catalog, role: str) -> None:
-    """Have no policy be for a role any more: those for nobody else go, as in Postgres."""
-    for key, one in policies_for(catalog, role):
+def remove_role_from_policies(catalog: Catalog, role: str) -> None:
+    """Remove a role from all policies, and drop the policies for that role alone, as Postgres does."""
+    for key, one in policies_of_role(catalog, role):
         roles = tuple(other for other in one.roles if other != role)
         if roles:
             catalog.others[key] = replace(one, roles=roles)
@@ -138,12 +136,12 @@ def release_role(catalog: Catalog, role: str) -> None:
             del catalog.others[key]
 
 
-def secure(engine: Engine, entry: TableEntry, action: ddl.Secure, span: Span) -> None:
-    """ALTER TABLE ... ROW LEVEL SECURITY."""
+def alter_row_security(engine: Engine, entry: TableEntry, action: ddl.SetRowSecurity, span: Span) -> None:
+    """Run ALTER TABLE ... ROW LEVEL SECURITY."""
     others = engine.catalog.others
-    refuse_readers(engine, entry, span)
-    before = security_of(engine.catalog, entry.name)
-    engine.catalog.version += 1  # who inserts is asked again
+    check_no_dependent_views(engine, entry, span)
+    before = row_security_of(engine.catalog, entry.name)
+    engine.catalog.version += 1  # cached plans of INSERT are invalid
     others["secured", entry.name.lower(), ""] = Secured(
         entry.name,
         before.enabled if action.enabled is None else action.enabled,
@@ -151,115 +149,121 @@ def secure(engine: Engine, entry: TableEntry, action: ddl.Secure, span: Span) ->
     )
 
 
-def refuse_readers(engine: Engine, entry: TableEntry, span: Span) -> None:
-    """NotSupportedError if a view follows what a role sees of the table for whom policies hold."""
-    rights = engine.catalog.rights
+def check_no_dependent_views(engine: Engine, entry: TableEntry, span: Span) -> None:
+    """Raise NotSupportedError if a maintained view depends on the table's policies."""
+    privileges = engine.catalog.privileges
     for name in engine.views.users(entry.name):
-        owner = rights.owner(key_of(name))
-        if rights.is_superuser(owner) or rights.owns(owner, key_of(entry.name)):
+        owner = privileges.owner(relation_key(name))
+        if privileges.is_superuser(owner) or privileges.owns(owner, relation_key(entry.name)):
             continue
-        kept = next((one for one in (name, *engine.views.users(name)) if one in engine.views), None)
-        if kept is not None:
-            message = f'policies of table "{entry.name}" cannot change while view {kept} reads it'
-            raise NotSupportedError(message, span=span, hint="drop the view first, and make it again")
+        view = next((one for one in (name, *engine.views.users(name)) if one in engine.views), None)
+        if view is not None:
+            message = f'policies of table "{entry.name}" cannot change while view {view} reads it'
+            raise NotSupportedError(message, span=span, hint="drop the view first, and create it again")
 
 
-def refuse_column(catalog: Catalog, table: str, column: str, span: Span) -> None:
-    """ProgrammingError if a policy names a column that is to go, or to have another name."""
+def check_no_policy_uses(catalog: Catalog, table: str, column: str, span: Span) -> None:
+    """Raise ProgrammingError if a policy uses a column that is dropped or renamed."""
 
     for one in policies(catalog, table):
         words = {token.text.lower() for token in tokenize(f"{one.using} {one.check}")}
         if column.lower() in words:
             message = f'column "{column}" cannot change: policy "{one.name}" of table "{table}" uses it'
-            raise ProgrammingError(message, span=span, hint="drop the policy first, and make it again")
+            raise ProgrammingError(message, span=span, hint="drop the policy first, and create it again")
 
 
-def check_written(
+def check_new_rows(
     engine: Engine, statement: ast.Insert | ast.Update | ast.Merge, words: Words, command: str
 ) -> None:
-    """PrivilegeError for a new row, of ``int64[w, n]``, that policies do not let who asks write."""
+    """Raise PrivilegeError if a new row violates a policy. ``words`` is int64[w, n]."""
     entry = engine.catalog.table(statement.table, statement.span)
-    user, whole = changer(engine.catalog, statement), governing(engine.catalog, entry)
-    if not words.shape[1] or not is_secured(engine.catalog, whole, user):
+    user, protected_table = policy_role(engine.catalog, statement), policy_table(engine.catalog, entry)
+    if not words.shape[1] or not has_row_security(engine.catalog, protected_table, user):
         return
-    if isinstance(statement, ast.Insert) and statement.moves:
-        return  # they were held against the policies as rows of an UPDATE
-    seen = engine.reading_catalog
-    needed = demands(seen, whole, command, user, written=True)
+    if isinstance(statement, ast.Insert) and statement.is_row_movement:
+        return  # they were checked as rows of an UPDATE
+    catalog = engine.reading_catalog
+    conditions = policy_conditions(catalog, protected_table, command, user, for_new_rows=True)
     if reads_target(statement):
-        needed += demands(seen, whole, "SELECT", user)
-    for demand in needed:
-        if not _all_satisfy(engine, entry, user, demand.condition, words):
+        conditions += policy_conditions(catalog, protected_table, "SELECT", user)
+    for demand in conditions:
+        if not _rows_satisfy(engine, entry, user, demand.condition, words):
             policy = f' "{demand.policy}"' if demand.policy else ""
-            raise _violation(seen, whole, f"policy{policy}", statement.span)
+            raise _violation_error(catalog, protected_table, f"policy{policy}", statement.span)
 
 
-def check_replaced(
+def check_existing_rows(
     engine: Engine, table: "Table", statement: ast.Insert | ast.Merge, rowids: Words, command: str = "UPDATE"
 ) -> None:
-    """PrivilegeError for a row that is there, and that policies do not let who asks change."""
+    """Raise PrivilegeError if a policy does not allow the current user to change an existing row."""
     entry = engine.catalog.table(statement.table, statement.span)
-    user, whole = changer(engine.catalog, statement), governing(engine.catalog, entry)
-    if not rowids.size or not is_secured(engine.catalog, whole, user):
+    user, protected_table = policy_role(engine.catalog, statement), policy_table(engine.catalog, entry)
+    if not rowids.size or not has_row_security(engine.catalog, protected_table, user):
         return
     words = table.fetch(rowids)
     for one in (command, "SELECT"):
-        for demand in demands(engine.catalog, whole, one, user):
-            if not _all_satisfy(engine, entry, user, demand.condition, words):
-                raise _violation(engine.catalog, whole, "policy (USING expression)", statement.span)
+        for demand in policy_conditions(engine.catalog, protected_table, one, user):
+            if not _rows_satisfy(engine, entry, user, demand.condition, words):
+                raise _violation_error(
+                    engine.catalog, protected_table, "policy (USING expression)", statement.span
+                )
 
 
-def check_merged(
+def check_merge_rows(
     engine: Engine,
     table: "Table",
     statement: ast.Merge,
-    updated: tuple[Words, Words],
-    deleted: Words,
-    inserted: Words,
+    updated_rows: tuple[Words, Words],
+    deleted_rowids: Words,
+    new_rows: Words,
 ) -> None:
-    """As :func:`check_replaced` and :func:`check_written`, of all that a MERGE does."""
-    check_replaced(engine, table, statement, updated[0])
-    check_replaced(engine, table, statement, deleted, "DELETE")
-    check_written(engine, statement, updated[1], "UPDATE")
-    check_written(engine, statement, inserted, "INSERT")
+    """Check all rows that a MERGE updates, deletes and inserts against the policies."""
+    check_existing_rows(engine, table, statement, updated_rows[0])
+    check_existing_rows(engine, table, statement, deleted_rowids, "DELETE")
+    check_new_rows(engine, statement, updated_rows[1], "UPDATE")
+    check_new_rows(engine, statement, new_rows, "INSERT")
 
 
-def _violation(catalog: Catalog, table: str, policy: str, span: Span) -> PrivilegeError:
-    name = catalog.plain(table)
+def _violation_error(catalog: Catalog, table: str, policy: str, span: Span) -> PrivilegeError:
+    name = catalog.unqualified_name(table)
     return PrivilegeError(f'new row violates row-level security {policy} for table "{name}"', span=span)
 
 
-def _all_satisfy(engine: Engine, entry: TableEntry, user: str, text: str, words: Words) -> bool:
+def _rows_satisfy(engine: Engine, entry: TableEntry, user: str, text: str, words: Words) -> bool:
     catalog = engine.reading_catalog
     if user != catalog.asker.user:
         catalog = catalog.copy()
-        catalog.asker = catalog.asker.with_rights_of(user)
+        catalog.asker = catalog.asker.with_privileges_of(user)
     binding = new_binding(text, catalog)
-    columns = [Column(binding.fresh(), type_) for type_ in entry.schema.types]
-    whole = governing(engine.catalog, entry)
-    scalars = condition(binding, entry, columns, text, whole)
+    columns = [Column(binding.new_id(), type_) for type_ in entry.schema.types]
+    protected_table = policy_table(engine.catalog, entry)
+    scalars = bind_policy(binding, entry, columns, text, protected_table)
     if not binding.subqueries and not binding.shared:
         places = {column.index: place for place, column in enumerate(columns)}
-        moved = tuple(remap(one, places.__getitem__) for one in scalars)
-        results, _ = engine.executor.evaluate(Mfp((), moved), np.ascontiguousarray(words))
+        scalars_of_rows = tuple(remap(one, places.__getitem__) for one in scalars)
+        results, _ = engine.executor.evaluate(Mfp((), scalars_of_rows), np.ascontiguousarray(words))
         return bool((results == 1).all())
-    return _satisfy_by_query(engine, user, entry, whole, text, words)
+    return _rows_satisfy_query(engine, user, entry, protected_table, text, words)
 
 
-def _satisfy_by_query(
-    engine: Engine, user: str, entry: TableEntry, whole: str, text: str, words: Words
+def _rows_satisfy_query(
+    engine: Engine, user: str, entry: TableEntry, protected_table: str, text: str, words: Words
 ) -> bool:
-    """A condition that asks a query is one of a query, over the rows as a table."""
+    """Evaluate a condition with subqueries by a query over the rows as a temporary table."""
     schema = Schema(tuple(replace(column, nullable=True) for column in entry.schema.columns))
-    attached = engine.tables.attach(named_rows("written"), schema)
+    table_name = engine.tables.attach(rows_table_name("written"), schema)
     try:
-        engine.table(attached).insert(np.ascontiguousarray(words))
-        name, alias = (quote_name(one) for one in (attached, engine.catalog.plain(whole)))
+        engine.table(table_name).insert(np.ascontiguousarray(words))
+        name, alias = (
+            quote_name(one) for one in (table_name, engine.catalog.unqualified_name(protected_table))
+        )
         query = parse_query(f"SELECT 1 FROM {name} AS {alias} WHERE ({text}) IS NOT TRUE LIMIT 1")
-        engine.catalog.rights.owners[key_of(attached)] = user
-        seen = engine.reading_catalog.copy()
-        seen.asker = seen.asker if user == seen.asker.user else seen.asker.with_rights_of(user)
-        rows, _ = engine.run(plan(query, seen, engine.statistics))
+        engine.catalog.privileges.owners[relation_key(table_name)] = user
+        catalog = engine.reading_catalog.copy()
+        catalog.asker = (
+            catalog.asker if user == catalog.asker.user else catalog.asker.with_privileges_of(user)
+        )
+        rows, _ = engine.run(plan(query, catalog, engine.statistics))
         return not rows.shape[1]
     finally:
-        engine.release_attached()
+        engine.drop_attached()

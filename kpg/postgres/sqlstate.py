@@ -1,7 +1,8 @@
-"""Postgres' view of an error: SQLSTATE, message, detail, context and the fields of a constraint violation.
+"""Postgres' form of an error: SQLSTATE, message, detail, context and fields of a violated constraint.
 
-The wire protocol sends these to clients, and PL/pgSQL functions read them (SQLSTATE, SQLERRM). The context
-holds the parts of our message that Postgres' wording lacks, such as the place and the operands.
+The wire protocol sends these to clients, and PL/pgSQL functions read them (SQLSTATE, SQLERRM). The
+context holds the parts of the message that Postgres' wording lacks, such as the place and the
+operands.
 """
 
 import re
@@ -34,34 +35,34 @@ TYPE_NAMES: Final = {
     "BIT VARYING": "bit varying",
     "RECORD": "record",
 }
-QUOTED: Final = re.compile(r"(?:^|(?<=, ))(?:'(.*?)'|NULL)(?=, |$)", re.DOTALL)
-"""A text, or a NULL, as messages show them."""
-SIZED: Final = re.compile(r"(VARCHAR|CHAR|DECIMAL|NUMERIC|BIT|BIT VARYING)\([\d, -]+\)")
-SIZED_NAMES: Final = {"VARCHAR": "character varying", "CHAR": "character", "DECIMAL": "numeric"}
+QUOTED_VALUE: Final = re.compile(r"(?:^|(?<=, ))(?:'(.*?)'|NULL)(?=, |$)", re.DOTALL)
+"""Matches a text or a NULL in a message."""
+TYPE_WITH_MODIFIER: Final = re.compile(r"(VARCHAR|CHAR|DECIMAL|NUMERIC|BIT|BIT VARYING)\([\d, -]+\)")
+MODIFIED_TYPE_NAMES: Final = {"VARCHAR": "character varying", "CHAR": "character", "DECIMAL": "numeric"}
 
 
-def type_name(shown: str) -> str:
-    """Postgres' name of a type that a message shows."""
-    if shown.endswith("[]"):
-        return type_name(shown[:-2]) + "[]"
-    sized = SIZED.fullmatch(shown)
-    if sized:
-        return SIZED_NAMES.get(sized[1], sized[1].lower())
-    return TYPE_NAMES.get(shown, shown.lower() if shown.isupper() else shown)
+def postgres_type_name(text: str) -> str:
+    """Return Postgres' name of a type in a message."""
+    if text.endswith("[]"):
+        return postgres_type_name(text[:-2]) + "[]"
+    match = TYPE_WITH_MODIFIER.fullmatch(text)
+    if match:
+        return MODIFIED_TYPE_NAMES.get(match[1], match[1].lower())
+    return TYPE_NAMES.get(text, text.lower() if text.isupper() else text)
 
 
-def plain(name: str) -> str:
-    """A name without its schema."""
+def unqualified_name(name: str) -> str:
+    """Return a name without its schema."""
     return name.rpartition(".")[2]
 
 
-def _sized(found: re.Match[str]) -> str:
-    name = "character" if found[1] == "CHAR" else "character varying"
-    return f"value too long for type {name}({found[2]})"
+def _too_long_message(match: re.Match[str]) -> str:
+    name = "character" if match[1] == "CHAR" else "character varying"
+    return f"value too long for type {name}({match[2]})"
 
 
-def _stored(found: re.Match[str]) -> str:
-    name = type_name(found[1])
+def _out_of_range_message(match: re.Match[str]) -> str:
+    name = postgres_type_name(match[1])
     if name == "numeric":
         return "numeric field overflow"
     return (
@@ -71,73 +72,77 @@ def _stored(found: re.Match[str]) -> str:
     )
 
 
-def _called(found: re.Match[str]) -> str:
-    name, types = found[1], [type_name(one) for one in _split(found[2])]
+def _undefined_function_message(match: re.Match[str]) -> str:
+    name, types = match[1], [postgres_type_name(one) for one in _split_types(match[2])]
     if re.match(r"\w", name):
         return f"function {name}({', '.join(types)}) does not exist"
     parts = (types[0], name, types[1]) if len(types) == 2 else (name, *types)
     return f"operator does not exist: {' '.join(parts)}"
 
 
-def _split(shown: str) -> list[str]:
-    return re.split(r", (?![^()]*\))", shown) if shown else []
+def _split_types(text: str) -> list[str]:
+    return re.split(r", (?![^()]*\))", text) if text else []
 
 
-WORDS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...]] = tuple(
+MESSAGE_TRANSLATIONS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...]] = tuple(
     (re.compile(pattern, re.DOTALL), words)
     for pattern, words in (
-        (r"value .* is too long for column .* (CHAR|VARCHAR)\((\d+)\).*", _sized),
-        (r'.*out of range for column ".*?" ([A-Z]+(?:\([\d, -]+\))?).*', _stored),
+        (r"value .* is too long for column .* (CHAR|VARCHAR)\((\d+)\).*", _too_long_message),
+        (r'.*out of range for column ".*?" ([A-Z]+(?:\([\d, -]+\))?).*', _out_of_range_message),
         (
             r"(.+) needs a BOOLEAN, not (.*)",
             lambda found: (
                 f"argument of {'CASE/WHEN' if found[1] == 'WHEN' else found[1]} must be type boolean, "
-                f"not type {type_name(found[2])}"
+                f"not type {postgres_type_name(found[2])}"
             ),
         ),
         (
             r"cannot cast (.+) to (.+)",
-            lambda found: f"cannot cast type {type_name(found[1])} to {type_name(found[2])}",
+            lambda found: (
+                f"cannot cast type {postgres_type_name(found[1])} to {postgres_type_name(found[2])}"
+            ),
         ),
         (
             r'column "(.+)" is ([A-Z].*), not ([A-Z].*)',
             lambda found: (
-                f'column "{found[1]}" is of type {type_name(found[2])} '
-                f"but expression is of type {type_name(found[3])}"
+                f'column "{found[1]}" is of type {postgres_type_name(found[2])} '
+                f"but expression is of type {postgres_type_name(found[3])}"
             ),
         ),
         (
             r"duplicate key in table \S+: .* against constraint (\S+)",
-            lambda found: f'duplicate key value violates unique constraint "{plain(found[1])}"',
+            lambda found: f'duplicate key value violates unique constraint "{unqualified_name(found[1])}"',
         ),
         (
             r"duplicate key in table ([^\s:]+): .*",
-            lambda found: f'duplicate key value violates unique constraint "{plain(found[1])}_pkey"',
+            lambda found: (
+                f'duplicate key value violates unique constraint "{unqualified_name(found[1])}_pkey"'
+            ),
         ),
         (
             r"row \(.*\) of table (\S+) fails CHECK ([^\s:]+): .*",
             lambda found: (
-                f'new row for relation "{plain(found[1])}" violates check constraint "{plain(found[2])}"'
+                f'new row for relation "{unqualified_name(found[1])}" violates check constraint "{unqualified_name(found[2])}"'
             ),
         ),
         (
             r"NULL in column (\S+?)(?: of the primary key)? of table ([^\s:]+): .*",
             lambda found: (
-                f'null value in column "{found[1]}" of relation "{plain(found[2])}" '
+                f'null value in column "{found[1]}" of relation "{unqualified_name(found[2])}" '
                 "violates not-null constraint"
             ),
         ),
         (
             r"\(.*\) of table (\S+) is no row of table \S+, against FOREIGN KEY (\S+)",
             lambda found: (
-                f'insert or update on table "{plain(found[1])}" violates foreign key constraint "{found[2]}"'
+                f'insert or update on table "{unqualified_name(found[1])}" violates foreign key constraint "{found[2]}"'
             ),
         ),
         (
             r"\(.*\) of table (\S+) is still referred to by table (\S+), against FOREIGN KEY (\S+)",
             lambda found: (
-                f'update or delete on table "{plain(found[1])}" violates foreign key constraint '
-                f'"{found[3]}" on table "{plain(found[2])}"'
+                f'update or delete on table "{unqualified_name(found[1])}" violates foreign key constraint '
+                f'"{found[3]}" on table "{unqualified_name(found[2])}"'
             ),
         ),
         (
@@ -151,22 +156,22 @@ WORDS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...]]
             r"|JSON object|left operand|right operand).*?)(?: in \$?[a-z_]+\(.*\))?",
             lambda found: found[1],
         ),
-        (r"(\S+) does not take \((.*)\)", _called),
+        (r"(\S+) does not take \((.*)\)", _undefined_function_message),
     )
 )
 
 
-def told(error: Error) -> str:
-    """The message that clients are told."""
+def client_message(error: Error) -> str:
+    """Return the error's message in Postgres' wording."""
     message = error.short or error.message
-    for pattern, words in WORDS:
+    for pattern, words in MESSAGE_TRANSLATIONS:
         found = pattern.fullmatch(message)
         if found is not None:
             return words(found)
     return message
 
 
-DETAILS: Final = tuple(
+DETAIL_TEMPLATES: Final = tuple(
     (re.compile(pattern, re.DOTALL), words)
     for pattern, words in (
         (r"duplicate key in table [^\s:]+: \((.*?)\) = \((.*)\) exists.*", "Key ({0})=({1}) already exists."),
@@ -184,30 +189,30 @@ DETAILS: Final = tuple(
 )
 
 
-def detail(error: Error) -> str | None:
-    """What else clients are told: which row or key it is about."""
+def client_detail(error: Error) -> str | None:
+    """Return the DETAIL of an error, such as the violating row or key; None if there is none."""
     if error.detail is not None or not isinstance(error, IntegrityError):
         return error.detail
-    for pattern, words in DETAILS:
+    for pattern, words in DETAIL_TEMPLATES:
         found = pattern.fullmatch(error.message)
         if found is not None:
-            parts = [QUOTED.sub(_unquoted, part) for part in found.groups()]
+            parts = [QUOTED_VALUE.sub(_unquote, part) for part in found.groups()]
             return words.format(*parts)
     return None
 
 
-def _unquoted(found: re.Match[str]) -> str:
-    return "null" if found[1] is None else found[1]
+def _unquote(match: re.Match[str]) -> str:
+    return "null" if match[1] is None else match[1]
 
 
-def context(error: Error) -> str | None:
-    """Where it happened, and with what, if the message says so and what clients are told does not."""
+def client_context(error: Error) -> str | None:
+    """Return the parts of the message that Postgres' wording lacks; None if there are none."""
     if error.short is None or not error.message.startswith(error.short):
         return error.message if error.short is not None else None
     return error.message[len(error.short) :].strip() or None
 
 
-BY_MESSAGE: Final = tuple(
+STATES_BY_MESSAGE: Final = tuple(
     (kind, re.compile(pattern), state)
     for kind, pattern, state in (
         (IntegrityError, r"NULL|not-null", "23502"),
@@ -282,11 +287,11 @@ BY_MESSAGE: Final = tuple(
         (InternalError, r"", "XX000"),
     )
 )
-"""The first that fits an error's class and message."""
+"""SQLSTATEs by error class and message; the first match counts."""
 
 
-def state_of(error: BaseException) -> str:
-    """The SQLSTATE of an error."""
+def sqlstate_of(error: BaseException) -> str:
+    """Return the SQLSTATE of an error."""
     if isinstance(error, Error) and error.sqlstate is not None:
         return error.sqlstate
     if isinstance(error, SerializationError):
@@ -294,14 +299,14 @@ def state_of(error: BaseException) -> str:
     if isinstance(error, PrivilegeError):
         return "42501"
     if isinstance(error, Error):
-        message = told(error)
-        for kind, pattern, state in BY_MESSAGE:
+        message = client_message(error)
+        for kind, pattern, state in STATES_BY_MESSAGE:
             if isinstance(error, kind) and pattern.search(message):
                 return state
     return "53200" if isinstance(error, MemoryError) else "XX000"
 
 
-FORMS: Final = tuple(
+VIOLATION_PATTERNS: Final = tuple(
     re.compile(pattern, re.DOTALL)
     for pattern in (
         r"duplicate key in table (?P<t>[^\s:]+): (?P<key>\(.*?\)) = .* against constraint (?P<n>\S+)$",
@@ -312,12 +317,12 @@ FORMS: Final = tuple(
         r"\(.*\) of table \S+ is still referred to by table (?P<t>\S+), against FOREIGN KEY (?P<n>\S+)$",
     )
 )
-"""The messages of such errors: names of fields of the protocol, as the groups are called."""
+"""Messages of constraint violations. Group names are codes of the protocol's error fields."""
 
 
-def fields_of(error: IntegrityError) -> dict[str, str]:
-    """Fields of an ErrorResponse: s schema, t table, c column, n constraint."""
-    for form in FORMS:
+def violation_fields(error: IntegrityError) -> dict[str, str]:
+    """Return fields of an ErrorResponse: s schema, t table, c column, n constraint."""
+    for form in VIOLATION_PATTERNS:
         found = form.match(error.message)
         if found is None:
             continue

@@ -1,7 +1,7 @@
 """Derivation of a row by each kind of node of a bound query: the input rows that produce it.
 
-It covers groups and grouping sets (the rows of the group) and windows (the current row and the rows of its
-frame). ``Walk`` descends through the nodes of one query.
+It covers groups and grouping sets (the rows of the group) and windows (the current row and the rows
+of its frame). ``QueryExplainer`` descends through the nodes of one query.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,127 +13,167 @@ from numpy.typing import NDArray
 
 from kpg.compiler.algebra.rel import OrderBy
 from kpg.compiler.sql import bound_tree
-from kpg.compiler.sql.bound_tree import Group, GroupingSets, Node, Query, Window, produced
+from kpg.compiler.sql.bound_tree import Group, GroupingSets, Node, Query, Window, output_ids
 from kpg.execute.queries.result_rows import expand, permutation
 from kpg.provenance import node_rows, row_text
-from kpg.provenance.node_rows import EVERY, NEVER, Absent, Asking, Below, Block, Piece, Values, Words
+from kpg.provenance.node_rows import (
+    NO_ROUND,
+    NO_ROUND_LIMIT,
+    Block,
+    BlockInput,
+    NodeEvaluator,
+    OptionalSide,
+    RoundLimit,
+    Values,
+    Words,
+)
 from kpg.provenance.proof_tree import Kind
-from kpg.provenance.row_text import Child, Key, Step
-from kpg.runtime.functions import Answer, aggregate_named, window_function
+from kpg.provenance.row_text import Child, ProofStep, RowKey
+from kpg.runtime.functions import WindowResult, lookup_aggregate, window_function
 from kpg.runtime.plan.nodes import Bound, Edge, Exclude, Frame, Ranged, Unit, WindowCall
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Literal, Scalar, columns
 from kpg.runtime.types import NULL
 
-Fresh = dict[Scalar, int]
+ArgumentIds = dict[Scalar, int]
+"""Ids of the columns that aggregates' arguments are computed in."""
 
 
-def group(walk: "Walk", node: Group | GroupingSets, known: Values, place: "Place") -> "Children | None":
-    """A group with such values, or every one: how many rows it has, and some of them. O(group)."""
-    found = _wholes(walk, node, known, place)
-    chosen = found if place.every else found[:1]
-    return tuple(_group(walk, node, whole, known, place) for whole in chosen) or None
+def explain_group(
+    explainer: "QueryExplainer", node: Group | GroupingSets, bound: Values, scope: "DerivationScope"
+) -> "Children | None":
+    """Return the groups with the ``bound`` values, each with its number of rows and some of them.
+
+    Returns the first group only, unless the scope requires all derivations. O(group).
+    """
+    groups = _matching_groups(explainer, node, bound, scope)
+    explained = groups if scope.all_derivations else groups[:1]
+    return tuple(_explain_one_group(explainer, node, values, bound, scope) for values in explained) or None
 
 
-def _group(walk: "Walk", node: Group | GroupingSets, whole: Values, known: Values, place: "Place") -> Step:
-    every = range(len(node.keys))
-    chosen = every if isinstance(node, Group) else _set_of(walk, node, whole, place)
-    tests = [walk.asking.same(node.keys[number], whole[node.key_ids[number]]) for number in chosen]
-    block = node_rows.opened(node.input, walk.asking.fresh)
+def _explain_one_group(
+    explainer: "QueryExplainer",
+    node: Group | GroupingSets,
+    values: Values,
+    bound: Values,
+    scope: "DerivationScope",
+) -> ProofStep:
+    all_keys = range(len(node.keys))
+    key_numbers = all_keys if isinstance(node, Group) else _grouping_set_of(explainer, node, values, scope)
+    tests = [
+        explainer.evaluator.equals(node.keys[number], values[node.key_ids[number]]) for number in key_numbers
+    ]
+    block = node_rows.split_block(node.input, explainer.evaluator.new_column)
     args: dict[Scalar, None] = {
         arg: None for call in node.aggregates for arg in call.args if not isinstance(arg, Literal)
     }
-    block.scalars += [(scalar, ()) for scalar in (*node.keys, *args)]  # for the subqueries in them
-    fresh = {arg: walk.asking.fresh(arg.type) for arg in args}
-    asked = walk.asking.asked([*node.keys, *args]) & produced(node.input)
-    want = list(dict.fromkeys((*walk.wanted(block, asked), *fresh.values())))
-    source = bound_tree.Map(block.node, tuple(fresh.values()), tuple(fresh)) if fresh else block.node
-    data, diff = walk.asking.rows(source, want, {}, place.outer, tests)
-    order = _order(node, known, fresh, want, data)
-    few = tuple(_few(walk, block, want, data[:, order], place))
-    return Step(Kind.GROUP, _text(walk, node, whole, known), few, count=int(diff.sum()))
+    block.scalars += [(scalar, ()) for scalar in (*node.keys, *args)]  # they may contain subqueries
+    argument_ids = {arg: explainer.evaluator.new_column(arg.type) for arg in args}
+    used_ids = explainer.evaluator.used_columns([*node.keys, *args]) & output_ids(node.input)
+    ids = list(dict.fromkeys((*explainer.explaining_columns(block, used_ids), *argument_ids.values())))
+    source = (
+        bound_tree.Map(block.node, tuple(argument_ids.values()), tuple(argument_ids))
+        if argument_ids
+        else block.node
+    )
+    data, diff = explainer.evaluator.rows(source, ids, {}, scope.outer, tests)
+    order = _example_order(node, bound, argument_ids, ids, data)
+    examples = tuple(_explain_examples(explainer, block, ids, data[:, order], scope))
+    return ProofStep(Kind.GROUP, _group_text(explainer, node, values, bound), examples, count=int(diff.sum()))
 
 
-def _wholes(walk: "Walk", node: Group | GroupingSets, known: Values, place: "Place") -> list[dict[int, int]]:
-    """The known values with all keys, and the marks of grouping sets: of each group that has them."""
+def _matching_groups(
+    explainer: "QueryExplainer", node: Group | GroupingSets, bound: Values, scope: "DerivationScope"
+) -> list[dict[int, int]]:
+    """Return the values of all keys and grouping-set marks, for each group with the ``bound`` values."""
     marks = node.marks if isinstance(node, GroupingSets) else ()
-    missing = [id_ for id_ in (*node.key_ids, *marks) if id_ not in known]
-    if not missing and known:
-        return [dict(known)]
-    data, _ = walk.asking.rows(node, missing or list(node.ids), known, place.outer)
-    return [{**known, **dict(zip(missing or node.ids, row, strict=True))} for row in data.T.tolist()]
+    missing = [id_ for id_ in (*node.key_ids, *marks) if id_ not in bound]
+    if not missing and bound:
+        return [dict(bound)]
+    data, _ = explainer.evaluator.rows(node, missing or list(node.ids), bound, scope.outer)
+    return [{**bound, **dict(zip(missing or node.ids, row, strict=True))} for row in data.T.tolist()]
 
 
-def _set_of(walk: "Walk", node: GroupingSets, whole: Values, place: "Place") -> Sequence[int]:
-    """Which keys a group of several sets is by: those of the first set that has such a group."""
-    for number, places in enumerate(node.sets):
-        others = [id_ for at, id_ in enumerate(node.key_ids) if at not in places]
-        if any(whole[mark] != node.marked[i][number] for i, mark in enumerate(node.marks)):
+def _grouping_set_of(
+    explainer: "QueryExplainer", node: GroupingSets, values: Values, scope: "DerivationScope"
+) -> Sequence[int]:
+    """Return the keys of the first grouping set that has the group."""
+    for number, positions in enumerate(node.sets):
+        others = [id_ for position, id_ in enumerate(node.key_ids) if position not in positions]
+        if any(values[mark] != node.mark_values[i][number] for i, mark in enumerate(node.marks)):
             continue
-        if any(whole[id_] != NULL for id_ in others):
+        if any(values[id_] != NULL for id_ in others):
             continue
-        ids = tuple(node.key_ids[at] for at in places)
-        alone = Group(node.input, ids, tuple(node.keys[at] for at in places), node.ids, node.aggregates)
-        known = {id_: whole[id_] for id_ in whole if id_ in {*ids, *node.ids}}
-        if walk.asking.rows(alone, [*ids, *known], known, place.outer)[0].shape[1]:
-            return places
+        ids = tuple(node.key_ids[position] for position in positions)
+        single_set = Group(
+            node.input, ids, tuple(node.keys[position] for position in positions), node.ids, node.aggregates
+        )
+        bound = {id_: values[id_] for id_ in values if id_ in {*ids, *node.ids}}
+        if explainer.evaluator.rows(single_set, [*ids, *bound], bound, scope.outer)[0].shape[1]:
+            return positions
     return node.sets[0]
 
 
-def _order(
-    node: Group | GroupingSets, known: Values, fresh: Fresh, want: Sequence[int], data: Words
+def _example_order(
+    node: Group | GroupingSets, bound: Values, argument_ids: ArgumentIds, ids: Sequence[int], data: Words
 ) -> NDArray[np.int64]:
-    """Which rows are shown first: those with the least or greatest value, and those that count at all."""
-    worse = np.zeros(data.shape[1], np.int64)
+    """Return the order of examples: rows with the extreme value first, rows with NULL arguments last."""
+    penalty = np.zeros(data.shape[1], np.int64)
     for id_, call in zip(node.ids, node.aggregates, strict=True):
-        if not call.args or call.args[0] not in fresh:
+        if not call.args or call.args[0] not in argument_ids:
             continue
-        words = data[want.index(fresh[call.args[0]])]
-        worse += words == NULL
-        if aggregate_named(call.function).selects and id_ in known:
-            worse += words != known[id_]
-    return np.argsort(worse, kind="stable")
+        words = data[ids.index(argument_ids[call.args[0]])]
+        penalty += words == NULL
+        if lookup_aggregate(call.function).selects_operand and id_ in bound:
+            penalty += words != bound[id_]
+    return np.argsort(penalty, kind="stable")
 
 
-def _few(walk: "Walk", block: Block, want: Sequence[int], data: Words, place: "Place") -> Iterator[Child]:
-    """The first rows of a group with what each comes from."""
-    left = walk.world.sample
-    for values in walk.candidates(block, want, data, place):
-        if left == 0:
+def _explain_examples(
+    explainer: "QueryExplainer", block: Block, ids: Sequence[int], data: Words, scope: "DerivationScope"
+) -> Iterator[Child]:
+    """Yield the explanations of the first rows of a group."""
+    remaining = explainer.context.sample
+    for values in explainer.candidates(block, ids, data, scope):
+        if remaining == 0:
             return
-        found = walk.joined(block, values, place.counting(walk.world.sample))
-        if found is None:
+        children = explainer.explain_joined_row(
+            block, values, scope.for_counted_rows(explainer.context.sample)
+        )
+        if children is None:
             continue
-        left = left if left is None else left - 1
-        if len(found) == 1:
-            yield found[0]
+        remaining = remaining if remaining is None else remaining - 1
+        if len(children) == 1:
+            yield children[0]
         else:
-            yield Step(Kind.STEP, "together", found)
+            yield ProofStep(Kind.STEP, "together", children)
 
 
-def _text(walk: "Walk", node: Group | GroupingSets, whole: Values, known: Values) -> str:
-    """``sum(total) = 12, count(*) = 3``, of those whose values are asked for."""
+def _group_text(
+    explainer: "QueryExplainer", node: Group | GroupingSets, values: Values, bound: Values
+) -> str:
+    """Return the values of keys and bound aggregates, such as ``sum(total) = 12, count(*) = 3``."""
     parts = [
-        f"{call.text or call.function} = {walk.shown(id_, known[id_])}"
+        f"{call.text or call.function} = {explainer.value_text(id_, bound[id_])}"
         for id_, call in zip(node.ids, node.aggregates, strict=True)
-        if id_ in known
+        if id_ in bound
     ]
-    keys = [walk.shown(id_, whole[id_]) for id_ in node.key_ids]
-    by = f"GROUP BY {', '.join(keys)}" if keys else ""
-    return "; ".join(part for part in (by, ", ".join(parts)) if part) or "a group"
+    keys = [explainer.value_text(id_, values[id_]) for id_ in node.key_ids]
+    group_by = f"GROUP BY {', '.join(keys)}" if keys else ""
+    return "; ".join(part for part in (group_by, ", ".join(parts)) if part) or "a group"
 
 
-Ordered = Callable[[int, Words], Words]
-"""Words of a column as numbers in the order of its values, both of a row and of all rows."""
+RankFunction = Callable[[int, Words], Words]
+"""Returns the words of a column as numbers in the order of its values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """The rows of a partition in order: columns by their ids, and the number of each row's group of peers."""
+    """The sorted rows of a partition: columns by their ids, and the number of each row's peer group."""
 
     columns: Mapping[int, Words]
     peers: Words
-    ordered: Ordered
+    rank: RankFunction
 
     @property
     def size(self) -> int:
@@ -141,39 +181,39 @@ class Partition:
         return int(self.peers.shape[0])
 
 
-def looked_at(call: WindowCall, partition: Partition, position: int) -> Sequence[int]:
-    """The places of the rows that a call's answer for the row at ``position`` depends on most directly."""
-    known = window_function(call.function)
-    every = range(partition.size)
-    if known is None:
-        return framed(call.frame, partition, position)
-    match known.answer:
-        case Answer.ROW_NUMBER:
+def contributing_rows(call: WindowCall, partition: Partition, position: int) -> Sequence[int]:
+    """Return the positions of the rows that determine a window call's result at ``position``."""
+    function = window_function(call.function)
+    all_rows = range(partition.size)
+    if function is None:
+        return frame_rows(call.frame, partition, position)
+    match function.answer:
+        case WindowResult.ROW_NUMBER:
             return range(position + 1)
-        case Answer.RANK | Answer.DENSE_RANK:
+        case WindowResult.RANK | WindowResult.DENSE_RANK:
             return np.flatnonzero(partition.peers < partition.peers[position]).tolist()
-        case Answer.PERCENT_RANK | Answer.CUME_DIST | Answer.NTILE:
-            return every
-        case Answer.LAG | Answer.LEAD:
-            offset = _number(call, partition, position, 1)
+        case WindowResult.PERCENT_RANK | WindowResult.CUME_DIST | WindowResult.NTILE:
+            return all_rows
+        case WindowResult.LAG | WindowResult.LEAD:
+            offset = _offset_argument(call, partition, position, 1)
             if offset is None:
                 return ()
-            place = position - offset if known.answer is Answer.LAG else position + offset
-            return (place,) if 0 <= place < partition.size else ()
-        case Answer.FIRST_VALUE:
-            return framed(call.frame, partition, position)[:1]
-        case Answer.LAST_VALUE:
-            return framed(call.frame, partition, position)[-1:]
-        case Answer.NTH_VALUE:
-            number = _number(call, partition, position, 1)
-            rows = framed(call.frame, partition, position)
+            target = position - offset if function.answer is WindowResult.LAG else position + offset
+            return (target,) if 0 <= target < partition.size else ()
+        case WindowResult.FIRST_VALUE:
+            return frame_rows(call.frame, partition, position)[:1]
+        case WindowResult.LAST_VALUE:
+            return frame_rows(call.frame, partition, position)[-1:]
+        case WindowResult.NTH_VALUE:
+            number = _offset_argument(call, partition, position, 1)
+            rows = frame_rows(call.frame, partition, position)
             return rows[number - 1 : number] if number else ()
         case _:
-            assert_never(known.answer)
+            assert_never(function.answer)
 
 
-def _number(call: WindowCall, partition: Partition, position: int, default: int) -> int | None:
-    """The second argument: how far, or which."""
+def _offset_argument(call: WindowCall, partition: Partition, position: int, default: int) -> int | None:
+    """Return the second argument: the offset, or the row number. None for NULL."""
     arg = call.args[1] if len(call.args) > 1 else Literal(default, call.type)
     if isinstance(arg, Column):
         word = int(partition.columns[arg.index][position])
@@ -181,441 +221,501 @@ def _number(call: WindowCall, partition: Partition, position: int, default: int)
     return arg.value if isinstance(arg, Literal) and isinstance(arg.value, int) else None
 
 
-def framed(frame: Frame, partition: Partition, position: int) -> list[int]:
-    """The places of the rows in the frame of a row."""
-    first, last = (_edge(frame, bound, partition, position) for bound in (frame.start, frame.end))
+def frame_rows(frame: Frame, partition: Partition, position: int) -> list[int]:
+    """Return the positions of the rows in the frame of a row."""
+    first, last = (_frame_bound(frame, bound, partition, position) for bound in (frame.start, frame.end))
     start, stop = max(first[0], 0), min(last[1], partition.size)
     rows = np.arange(start, max(stop, start))
-    others = partition.peers[rows] != partition.peers[position]
+    is_other_group = partition.peers[rows] != partition.peers[position]
     match frame.exclude:
         case Exclude.NO_OTHERS:
             return rows.tolist()
         case Exclude.CURRENT_ROW:
             return rows[rows != position].tolist()
         case Exclude.GROUP:
-            return rows[others].tolist()
+            return rows[is_other_group].tolist()
         case Exclude.TIES:
-            return rows[others | (rows == position)].tolist()
+            return rows[is_other_group | (rows == position)].tolist()
         case _:
             assert_never(frame.exclude)
 
 
-def _edge(frame: Frame, bound: Bound, partition: Partition, position: int) -> tuple[int, int]:
-    """Where a bound is: the first place of it, for a start, and the place after it, for an end."""
+def _frame_bound(frame: Frame, bound: Bound, partition: Partition, position: int) -> tuple[int, int]:
+    """Return the position of a bound as a start, and the position after it as an end."""
     if bound.edge is Edge.UNBOUNDED_PRECEDING:
         return 0, 0
     if bound.edge is Edge.UNBOUNDED_FOLLOWING:
         return partition.size, partition.size
     if frame.unit is Unit.ROWS:
-        place = position + _distance(bound, partition, position)
-        return place, place + 1
+        row = position + _bound_offset(bound, partition, position)
+        return row, row + 1
     if frame.unit is Unit.RANGE and bound.edge is not Edge.CURRENT_ROW and frame.ranged is not None:
-        return _ranged(frame.ranged, bound, partition, position)
-    number = int(partition.peers[position])
+        return _range_bound(frame.ranged, bound, partition, position)
+    peer_group = int(partition.peers[position])
     if bound.edge is not Edge.CURRENT_ROW:
-        number += _distance(bound, partition, position)
+        peer_group += _bound_offset(bound, partition, position)
     return (
-        int(np.searchsorted(partition.peers, number, "left")),
-        int(np.searchsorted(partition.peers, number, "right")),
+        int(np.searchsorted(partition.peers, peer_group, "left")),
+        int(np.searchsorted(partition.peers, peer_group, "right")),
     )
 
 
-def _distance(bound: Bound, partition: Partition, position: int) -> int:
+def _bound_offset(bound: Bound, partition: Partition, position: int) -> int:
     if bound.edge is Edge.CURRENT_ROW:
         return 0
-    far = bound.offset if bound.column is None else int(partition.columns[bound.column][position])
-    return -far if bound.edge is Edge.PRECEDING else far
+    offset = bound.offset if bound.column is None else int(partition.columns[bound.column][position])
+    return -offset if bound.edge is Edge.PRECEDING else offset
 
 
-def _ranged(ranged: Ranged, bound: Bound, partition: Partition, position: int) -> tuple[int, int]:
-    """By values: NULLs are peers of each other and nobody's neighbours."""
+def _range_bound(ranged: Ranged, bound: Bound, partition: Partition, position: int) -> tuple[int, int]:
+    """Return a RANGE bound by the values of the sort column. NULLs are peers of each other only."""
     words = partition.columns[ranged.column]
-    there = np.flatnonzero(words != NULL)
+    non_null = np.flatnonzero(words != NULL)
     if words[position] == NULL:
-        number = partition.peers[position]
-        left = np.searchsorted(partition.peers, number, "left")
-        return int(left), int(np.searchsorted(partition.peers, number, "right"))
+        peer_group = partition.peers[position]
+        left = np.searchsorted(partition.peers, peer_group, "left")
+        return int(left), int(np.searchsorted(partition.peers, peer_group, "right"))
     if bound.column is not None:
         value = partition.columns[bound.column][position : position + 1]
-        both = partition.ordered(ranged.column, np.concatenate((words[there], value)))
-        values, limit = both[:-1], int(both[-1])
+        ranks = partition.rank(ranged.column, np.concatenate((words[non_null], value)))
+        values, limit = ranks[:-1], int(ranks[-1])
     else:
         sign = 1 if (bound.edge is Edge.FOLLOWING) != ranged.descending else -1
-        values, limit = words[there], int(words[position]) + sign * bound.offset
+        values, limit = words[non_null], int(words[position]) + sign * bound.offset
     if ranged.descending:
         values, limit = -values, -limit
-    offset = int(there[0])
+    offset = int(non_null[0])
     return (
         offset + int(np.searchsorted(values, limit, "left")),
         offset + int(np.searchsorted(values, limit, "right")),
     )
 
 
-def window(walk: "Walk", node: Window, known: Values, place: "Place") -> "Children | None":
-    """The row of the input, and for each call that is asked for the rows it looked at. O(partition)."""
-    want = node_rows.wanted(node, frozenset(known))
-    data, _ = walk.asking.rows(node, want, known, place.outer)
+def explain_window(
+    explainer: "QueryExplainer", node: Window, bound: Values, scope: "DerivationScope"
+) -> "Children | None":
+    """Return the input row, and for each bound call the rows that determine its result. O(partition)."""
+    column_ids = node_rows.explaining_columns(node, frozenset(bound))
+    data, _ = explainer.evaluator.rows(node, column_ids, bound, scope.outer)
     if not data.shape[1]:
         return None
-    whole = dict(zip(want, data[:, 0].tolist(), strict=True))
-    row = {id_: word for id_, word in whole.items() if id_ not in node.ids}
-    own = walk.of(node.input, row, place)
-    if own is None:
+    values = dict(zip(column_ids, data[:, 0].tolist(), strict=True))
+    row = {id_: word for id_, word in values.items() if id_ not in node.ids}
+    row_children = explainer.node(node.input, row, scope)
+    if row_children is None:
         return None
     ids = list(row)
-    rows = _sorted(walk, node, ids, row, place)
+    rows = _sort_partition(explainer, node, ids, row, scope)
     partition = Partition(
-        dict(zip(ids, rows, strict=True)), _peers(walk, node, ids, rows), walk.asking.ordered
+        dict(zip(ids, rows, strict=True)),
+        _peer_groups(explainer, node, ids, rows),
+        explainer.evaluator.rank_words,
     )
     position = int(np.argmax(np.all(rows == np.array([[row[id_]] for id_ in ids], np.int64), axis=0)))
-    found = list[Child](own)
+    children = list[Child](row_children)
     for id_, call in zip(node.ids, node.calls, strict=True):
-        if id_ in known:
-            places = looked_at(call, partition, position)
-            if walk.world.sample is None:
-                places = _between(places, position)
-            few = _few_rows(walk, node, ids, rows, places, place)
-            text = f"{call.text or call.function} = {walk.shown(id_, known[id_])}"
-            found.append(Step(Kind.GROUP, text, few, count=len(places)))
-    return tuple(found)
+        if id_ in bound:
+            positions = contributing_rows(call, partition, position)
+            if explainer.context.sample is None:
+                positions = _fill_gaps(positions, position)
+            examples = _explain_window_rows(explainer, node, ids, rows, positions, scope)
+            text = f"{call.text or call.function} = {explainer.value_text(id_, bound[id_])}"
+            children.append(ProofStep(Kind.GROUP, text, examples, count=len(positions)))
+    return tuple(children)
 
 
-def _between(places: Sequence[int], position: int) -> Sequence[int]:
-    """With those between them and the row: by how many there are, some frames know how far away a row is."""
-    if not places:
-        return places
-    every = range(min(position, *places), max(position, *places) + 1)
-    return [place for place in every if place != position or place in places]
+def _fill_gaps(positions: Sequence[int], position: int) -> Sequence[int]:
+    """Return the positions with those between them and the row.
+
+    Some frames depend on how far away a row is, so rows in between matter.
+    """
+    if not positions:
+        return positions
+    span = range(min(position, *positions), max(position, *positions) + 1)
+    return [other for other in span if other != position or other in positions]
 
 
-def _sorted(walk: "Walk", node: Window, ids: Sequence[int], row: Values, place: "Place") -> Words:
-    """The rows of the partition in its order."""
-    known = {column.index: row[column.index] for column in node.partition}
-    rows = expand(*walk.asking.rows(node.input, ids, known, place.outer))
+def _sort_partition(
+    explainer: "QueryExplainer", node: Window, ids: Sequence[int], row: Values, scope: "DerivationScope"
+) -> Words:
+    """Return the rows of the partition, sorted."""
+    bound = {column.index: row[column.index] for column in node.partition}
+    rows = expand(*explainer.evaluator.rows(node.input, ids, bound, scope.outer))
     keys = (*node.order, *node.ties)
     if not keys:
         return rows
     order = tuple(OrderBy(ids.index(key.column.index), key.descending, key.nulls_first) for key in keys)
-    types = [walk.asking.types[id_] for id_ in ids]
-    return np.ascontiguousarray(rows[:, permutation(rows, order, types, walk.asking.dictionary)])
+    types = [explainer.evaluator.types[id_] for id_ in ids]
+    return np.ascontiguousarray(rows[:, permutation(rows, order, types, explainer.evaluator.dictionary)])
 
 
-def _peers(walk: "Walk", node: Window, ids: Sequence[int], rows: Words) -> Words:
-    """The number of the group of peers of each of the rows, which are in order."""
+def _peer_groups(explainer: "QueryExplainer", node: Window, ids: Sequence[int], rows: Words) -> Words:
+    """Return the peer group's number of each sorted row."""
     size = rows.shape[1]
-    new = np.zeros(size, np.bool_)
+    starts_group = np.zeros(size, np.bool_)
     for key in node.order:
-        words = walk.asking.ordered(key.column.index, rows[ids.index(key.column.index)])
-        new[1:] |= words[1:] != words[:-1]
-    return np.cumsum(new)
+        words = explainer.evaluator.rank_words(key.column.index, rows[ids.index(key.column.index)])
+        starts_group[1:] |= words[1:] != words[:-1]
+    return np.cumsum(starts_group)
 
 
-def _few_rows(
-    walk: "Walk", node: Window, ids: Sequence[int], rows: Words, places: Sequence[int], place: "Place"
+def _explain_window_rows(
+    explainer: "QueryExplainer",
+    node: Window,
+    ids: Sequence[int],
+    rows: Words,
+    positions: Sequence[int],
+    scope: "DerivationScope",
 ) -> "Children":
-    """Some of the rows that were looked at, with what they come from."""
-    found: list[Child] = []
-    for number in places[: walk.world.sample]:
-        values = dict(zip(ids, rows[:, number].tolist(), strict=True))
-        children = walk.of(node.input, values, place.counting(walk.world.sample)) or ()
-        found.append(children[0] if len(children) == 1 else Step(Kind.STEP, "together", children))
-    return tuple(found)
+    """Return explanations of some of the rows at these positions."""
+    explanations: list[Child] = []
+    for position in positions[: explainer.context.sample]:
+        values = dict(zip(ids, rows[:, position].tolist(), strict=True))
+        children = explainer.node(node.input, values, scope.for_counted_rows(explainer.context.sample)) or ()
+        explanations.append(children[0] if len(children) == 1 else ProofStep(Kind.STEP, "together", children))
+    return tuple(explanations)
 
 
 Children = tuple[Child, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where in a query a row is: the values around it, and which rows of a recursion may explain it.
+class DerivationScope:
+    """The context in which a row of a query is explained.
 
-    ``every``: of rows that are there several times all are explained, since what is asked for counts them.
+    ``outer`` are the values of outer columns. ``round_limit`` limits the rows of a recursion. With
+    ``all_derivations``, all derivations of a repeated row are explained, because the result counts
+    them.
     """
 
     outer: Values
-    below: Below = EVERY
-    every: bool = False
+    round_limit: RoundLimit = NO_ROUND_LIMIT
+    all_derivations: bool = False
 
-    def counting(self, sample: int | None) -> "Place":
-        """That of rows which are counted: every one is explained if no sample of them is enough."""
-        return replace(self, every=sample is None)
+    def for_counted_rows(self, sample: int | None) -> "DerivationScope":
+        """Return the scope for rows that are counted. Without a sample size, all derivations are explained."""
+        return replace(self, all_derivations=sample is None)
 
 
-class Explained(Protocol):
+class ExplanationContext(Protocol):
     """The relations that an explanation reads."""
 
     @property
     def sample(self) -> int | None:
-        """The number of rows of an aggregate that are explained; None for all."""
+        """Maximum number of an aggregate's rows that are explained; None for all."""
 
     def columns_of(self, name: str) -> Sequence[str]:
-        """The names of a relation's columns."""
+        """Return the names of a relation's columns."""
 
-    def scanned(self, node: bound_tree.Scan, row: tuple[int, ...], *, every: bool = False) -> Children:
-        """A row of what is scanned."""
+    def explain_scan(
+        self, node: bound_tree.Scan, row: tuple[int, ...], *, all_derivations: bool = False
+    ) -> Children:
+        """Return the explanation of a scanned row."""
 
-    def viewed(self, name: str, row: tuple[int, ...], *, every: bool = False) -> Children:
-        """A row of a view."""
+    def explain_view_row(self, name: str, row: tuple[int, ...], *, all_derivations: bool = False) -> Children:
+        """Return the explanation of a view's row."""
 
 
-class Walk:
-    """Explanations of rows of one bound query's nodes."""
+class QueryExplainer:
+    """Explains rows of the nodes of one bound query."""
 
-    def __init__(self, world: Explained, asking: Asking, number: int) -> None:
-        self.world = world
-        self.asking = asking
+    def __init__(self, context: ExplanationContext, evaluator: NodeEvaluator, number: int) -> None:
+        self.context = context
+        self.evaluator = evaluator
         self.number = number
-        self.names = row_text.Names(asking.resolved, asking.dictionary, world.columns_of)
-        for query in (asking.resolved.query, *asking.resolved.shared.values()):
-            self.names.note(query.node)
-        for subquery in asking.resolved.subqueries.values():
-            self.names.note(subquery.query.node)
+        self.names = row_text.ColumnNames(evaluator.resolved, evaluator.dictionary, context.columns_of)
+        for query in (evaluator.resolved.query, *evaluator.resolved.shared_queries.values()):
+            self.names.add(query.node)
+        for subquery in evaluator.resolved.subqueries.values():
+            self.names.add(subquery.query.node)
 
-    def query(self, query: Query, row: Sequence[int], place: Place) -> Children | None:
-        """What a row of a query comes from; None if there is no such row."""
+    def query(self, query: Query, row: Sequence[int], scope: DerivationScope) -> Children | None:
+        """Return what a row of a query is derived from, or None if there is no such row."""
         pairs = zip(query.columns, row, strict=False)
-        return self.of(query.node, {column.index: word for column, word in pairs}, place)
+        return self.node(query.node, {column.index: word for column, word in pairs}, scope)
 
-    def of(self, node: Node, known: Values, place: Place) -> Children | None:
-        """What a row of a node with ``known`` values comes from; None if there is none (in that place)."""
+    def node(self, node: Node, bound: Values, scope: DerivationScope) -> Children | None:
+        """Return what a row of a node with the ``bound`` values is derived from.
+
+        Returns None if there is no such row in the scope.
+        """
         match node:
             case bound_tree.Filter() | bound_tree.Map() | bound_tree.Join() | bound_tree.Expand():
-                return self._block(node, known, place)
-            case bound_tree.Scan() | bound_tree.Shared() | bound_tree.Rows():
-                return self._block(node, known, place)
+                return self._block(node, bound, scope)
+            case bound_tree.Scan() | bound_tree.SharedScan() | bound_tree.Rows():
+                return self._block(node, bound, scope)
             case bound_tree.Group() | bound_tree.GroupingSets():
-                return group(self, node, known, place)
-            case bound_tree.Distinct(input=source, columns=kept):
-                chosen = {column.index for column in kept}
-                only = {id_: known[id_] for id_ in known if id_ in chosen}
-                return self.of(source, only, replace(place, every=False))
+                return explain_group(self, node, bound, scope)
+            case bound_tree.Distinct(input=source, columns=output_columns):
+                output_ids = {column.index for column in output_columns}
+                output_values = {id_: bound[id_] for id_ in bound if id_ in output_ids}
+                return self.node(source, output_values, replace(scope, all_derivations=False))
             case bound_tree.TopK():
-                return self._top(node, known, place)
+                return self._explain_top_k(node, bound, scope)
             case bound_tree.Window():
-                return window(self, node, known, place)
+                return explain_window(self, node, bound, scope)
             case bound_tree.SetOperation():
-                return self._set_operation(node, known, place)
+                return self._explain_set_operation(node, bound, scope)
             case _:
                 assert_never(node)
 
     # Blocks
 
-    def _block(self, node: Node, known: Values, place: Place) -> Children | None:
-        """What is joined, by the first way in which the row comes about, or by every one."""
-        block = node_rows.opened(node, self.asking.fresh)
-        want = self.wanted(block, frozenset(known))
-        data, diff = self.asking.rows(block.node, want, known, place.outer)
-        number = int(diff.sum())
-        ways: list[Child] = []
-        for values in self.candidates(block, want, data, place):
-            found = self.joined(block, values, place)
-            if found is None:
+    def _block(self, node: Node, bound: Values, scope: DerivationScope) -> Children | None:
+        """Return the joined rows of the first derivation, or of all of them."""
+        block = node_rows.split_block(node, self.evaluator.new_column)
+        ids = self.explaining_columns(block, frozenset(bound))
+        data, diff = self.evaluator.rows(block.node, ids, bound, scope.outer)
+        count = int(diff.sum())
+        derivations: list[Child] = []
+        for values in self.candidates(block, ids, data, scope):
+            children = self.explain_joined_row(block, values, scope)
+            if children is None:
                 continue
-            if number == 1:
-                return found
-            if not place.every:
-                return (Step(Kind.STEP, f"one of {number} such rows", found, count=number),)
-            ways += found if len(found) == 1 else (Step(Kind.STEP, "together", found),)
-        return (Step(Kind.STEP, f"{number} such rows", tuple(ways), count=number),) if ways else None
-
-    def wanted(self, block: Block, needed: frozenset[int]) -> list[int]:
-        """The columns of a block's rows that explain them."""
-        asked = self.asking.asked([scalar for scalar, _ in block.scalars])
-        inside = frozenset(id_ for piece in block.pieces for id_ in produced(piece.node))
-        lateral = frozenset[int]().union(
-            *(bound_tree.free(piece.node, self.asking.resolved.subqueries) for piece in block.pieces)
+            if count == 1:
+                return children
+            if not scope.all_derivations:
+                return (ProofStep(Kind.STEP, f"one of {count} such rows", children, count=count),)
+            derivations += children if len(children) == 1 else (ProofStep(Kind.STEP, "together", children),)
+        return (
+            (ProofStep(Kind.STEP, f"{count} such rows", tuple(derivations), count=count),)
+            if derivations
+            else None
         )
-        needed = needed | (asked & inside)
-        want = [id_ for piece in block.pieces for id_ in node_rows.wanted(piece.node, needed)]
-        return list(dict.fromkeys((*want, *block.marks, *sorted((needed | lateral) & inside))))
 
-    def candidates(self, block: Block, want: Sequence[int], data: Words, place: Place) -> Iterator[Values]:
-        """The rows of a block as values, without those that the place in a recursion forbids."""
-        fine = np.ones(data.shape[1], np.bool_)
-        places = {id_: number for number, id_ in enumerate(want)}
-        for piece in block.pieces:
+    def explaining_columns(self, block: Block, needed: frozenset[int]) -> list[int]:
+        """Return the columns of a block's rows that explain them."""
+        used_ids = self.evaluator.used_columns([scalar for scalar, _ in block.scalars])
+        available = frozenset(id_ for piece in block.inputs for id_ in output_ids(piece.node))
+        lateral = frozenset[int]().union(
+            *(bound_tree.free_ids(piece.node, self.evaluator.resolved.subqueries) for piece in block.inputs)
+        )
+        needed = needed | (used_ids & available)
+        ids = [id_ for piece in block.inputs for id_ in node_rows.explaining_columns(piece.node, needed)]
+        return list(dict.fromkeys((*ids, *block.marks, *sorted((needed | lateral) & available))))
+
+    def candidates(
+        self, block: Block, ids: Sequence[int], data: Words, scope: DerivationScope
+    ) -> Iterator[Values]:
+        """Yield a block's rows as values, except those that the round limit excludes."""
+        is_allowed = np.ones(data.shape[1], np.bool_)
+        positions = {id_: number for number, id_ in enumerate(ids)}
+        for piece in block.inputs:
             node = piece.node
-            if isinstance(node, bound_tree.Shared) and node.name in place.below.names:
-                rows = np.ascontiguousarray(data[[places[id_] for id_ in node.ids]])
-                absent = self._absent(piece, data, places)
-                fine &= absent | place.below.allows(node.name, rows)
-        for position in np.flatnonzero(fine).tolist():
-            yield dict(zip(want, data[:, position].tolist(), strict=True))
+            if isinstance(node, bound_tree.SharedScan) and node.name in scope.round_limit.names:
+                rows = np.ascontiguousarray(data[[positions[id_] for id_ in node.ids]])
+                is_absent = self._absent(piece, data, positions)
+                is_allowed &= is_absent | scope.round_limit.allows(node.name, rows)
+        for position in np.flatnonzero(is_allowed).tolist():
+            yield dict(zip(ids, data[:, position].tolist(), strict=True))
 
-    def _absent(self, piece: Piece, data: Words, places: Mapping[int, int]) -> NDArray[np.bool_]:
-        gone = np.zeros(data.shape[1], np.bool_)
+    def _absent(self, piece: BlockInput, data: Words, positions: Mapping[int, int]) -> NDArray[np.bool_]:
+        is_absent = np.zeros(data.shape[1], np.bool_)
         for mark in piece.marks:
-            gone |= data[places[mark]] == NULL
-        return gone
+            is_absent |= data[positions[mark]] == NULL
+        return is_absent
 
-    def joined(self, block: Block, values: Values, place: Place) -> Children | None:
-        """What one row of a block was joined of; None if a part of it has no explanation in its place."""
-        around = {**place.outer, **values}
-        found: dict[object, Child] = {}
-        for piece in block.pieces:
+    def explain_joined_row(self, block: Block, values: Values, scope: DerivationScope) -> Children | None:
+        """Return the explanations of a block row's inputs, or None if an input has none in the scope."""
+        outer = {**scope.outer, **values}
+        explanations: dict[object, Child] = {}
+        for piece in block.inputs:
             if any(values[mark] == NULL for mark in piece.marks):
                 continue
-            children = self._piece(piece.node, values, replace(place, outer=around))
+            children = self._explain_input(piece.node, values, replace(scope, outer=outer))
             if children is None:
                 return None
-            found.update((child if isinstance(child, Key) else id(child), child) for child in children)
-        steps = [*self._missing(block, values, around), *self._subqueries(block, values, around, place)]
-        return (*found.values(), *steps)
+            explanations.update(
+                (child if isinstance(child, RowKey) else id(child), child) for child in children
+            )
+        steps = [
+            *self._absent_sides(block, values, outer),
+            *self._explain_subqueries(block, values, outer, scope),
+        ]
+        return (*explanations.values(), *steps)
 
-    def _missing(self, block: Block, values: Values, around: Values) -> Iterator[Step]:
-        for absent in block.absents:
-            if values[absent.mark] == NULL and all(values[mark] != NULL for mark in absent.around):
-                yield Step(Kind.NEGATION, self._absence(absent, around))
+    def _absent_sides(self, block: Block, values: Values, outer: Values) -> Iterator[ProofStep]:
+        for absent in block.optional_sides:
+            if values[absent.mark] == NULL and all(values[mark] != NULL for mark in absent.outer_marks):
+                yield ProofStep(Kind.NEGATION, self._absence_text(absent, outer))
 
-    def _absence(self, absent: Absent, around: Values) -> str:
-        own = produced(absent.side)
-        known = {id_: word for id_, word in around.items() if id_ not in own}
-        tests = " AND ".join(self.names.scalar(test, known) for test in absent.on if columns(test))
-        return f"no row of {row_text.title(absent.side)}" + (f" with {tests}" if tests else "")
+    def _absence_text(self, absent: OptionalSide, outer: Values) -> str:
+        side_ids = output_ids(absent.side)
+        bound = {id_: word for id_, word in outer.items() if id_ not in side_ids}
+        tests = " AND ".join(self.names.scalar(test, bound) for test in absent.on if columns(test))
+        return f"no row of {row_text.describe_input(absent.side)}" + (f" with {tests}" if tests else "")
 
-    def _piece(self, node: Node, values: Values, place: Place) -> Children | None:
-        """What the row of a piece is, or comes from."""
-        own = {id_: values[id_] for id_ in produced(node) if id_ in values}
+    def _explain_input(self, node: Node, values: Values, scope: DerivationScope) -> Children | None:
+        """Return the row of a block's input, or what it is derived from."""
+        row_values = {id_: values[id_] for id_ in output_ids(node) if id_ in values}
         if isinstance(node, bound_tree.Scan):
-            return self.world.scanned(node, tuple(own[id_] for id_ in node.ids), every=place.every)
-        if isinstance(node, bound_tree.Shared):
-            return self._shared(node, own, place)
+            return self.context.explain_scan(
+                node, tuple(row_values[id_] for id_ in node.ids), all_derivations=scope.all_derivations
+            )
+        if isinstance(node, bound_tree.SharedScan):
+            return self._explain_shared(node, row_values, scope)
         if isinstance(node, bound_tree.Rows):
-            row = tuple(self.shown(id_, own[id_]) for id_ in node.ids)
-            return (Step(Kind.CONSTRAINT, f"VALUES ({', '.join(row)})"),)
+            row = tuple(self.value_text(id_, row_values[id_]) for id_ in node.ids)
+            return (ProofStep(Kind.CONSTRAINT, f"VALUES ({', '.join(row)})"),)
         if isinstance(node, bound_tree.Expand):
-            made = ", ".join(self.shown(id_, own[id_]) for id_ in node.ids)
+            results = ", ".join(self.value_text(id_, row_values[id_]) for id_ in node.ids)
             text = ", ".join(call.text or call.function for call in node.calls)
-            return (Step(Kind.CONSTRAINT, f"{text} gives {made}"),)
-        return self.of(node, own, place)
+            return (ProofStep(Kind.CONSTRAINT, f"{text} gives {results}"),)
+        return self.node(node, row_values, scope)
 
-    def _shared(self, node: bound_tree.Shared, own: Values, place: Place) -> Children | None:
-        row = tuple(own[id_] for id_ in node.ids)
+    def _explain_shared(
+        self, node: bound_tree.SharedScan, row_values: Values, scope: DerivationScope
+    ) -> Children | None:
+        row = tuple(row_values[id_] for id_ in node.ids)
         if node.name.startswith("view "):
-            return self.world.viewed(node.name.removeprefix("view "), row, every=place.every)
-        if node.name in self.asking.resolved.loops:
-            known = place.below.ranks.get(node.name) is not None
-            below = 0 if known or place.below.round == NEVER else place.below.round
-            return (Key(self.number, node.name, row, below, every=place.every),)
-        query = self.asking.resolved.shared[node.name]
-        found = self.query(query, row, replace(place, outer={}))
-        return None if found is None else (self.row_step(node.name, query, row, found),)
+            return self.context.explain_view_row(
+                node.name.removeprefix("view "), row, all_derivations=scope.all_derivations
+            )
+        if node.name in self.evaluator.resolved.loops:
+            has_ranks = scope.round_limit.ranks.get(node.name) is not None
+            round_limit = 0 if has_ranks or scope.round_limit.round == NO_ROUND else scope.round_limit.round
+            return (RowKey(self.number, node.name, row, round_limit, all_derivations=scope.all_derivations),)
+        query = self.evaluator.resolved.shared_queries[node.name]
+        steps = self.query(query, row, replace(scope, outer={}))
+        return None if steps is None else (self.row_step(node.name, query, row, steps),)
 
-    def row_step(self, name: str, query: Query, row: Sequence[int], children: Children) -> Step:
-        """A row of a WITH query with what it comes from."""
+    def row_step(self, name: str, query: Query, row: Sequence[int], children: Children) -> ProofStep:
+        """Return the step of a row of a WITH query."""
         values = [
-            row_text.value_of(word, column.type, self.asking.dictionary)
+            row_text.python_value(word, column.type, self.evaluator.dictionary)
             for word, column in zip(row, query.columns, strict=True)
         ][: len(query.names)]
-        title = row_text.label(name)
-        text = row_text.row_text(title, query.names, values)
-        return Step(Kind.VIEW, text, children, title, tuple(values), query.names)
+        title = row_text.display_name(name)
+        text = row_text.format_row(title, query.names, values)
+        return ProofStep(Kind.VIEW, text, children, title, tuple(values), query.names)
 
-    def shown(self, id_: int, word: int) -> str:
-        """A value as text."""
-        return row_text.shown(row_text.value_of(word, self.asking.types[id_], self.asking.dictionary))
+    def value_text(self, id_: int, word: int) -> str:
+        """Return a value as text."""
+        return row_text.value_text(
+            row_text.python_value(word, self.evaluator.types[id_], self.evaluator.dictionary)
+        )
 
     # Subqueries
 
-    def _subqueries(self, block: Block, values: Values, around: Values, place: Place) -> Iterator[Step]:
-        """What the subqueries in a block's expressions found for a row."""
-        seen: set[int] = set()
+    def _explain_subqueries(
+        self, block: Block, values: Values, outer: Values, scope: DerivationScope
+    ) -> Iterator[ProofStep]:
+        """Yield what the subqueries in a block's expressions return for a row."""
+        visited: set[int] = set()
         for scalar, marks in block.scalars:
             if any(values[mark] == NULL for mark in marks):
                 continue
             for id_ in sorted(columns(scalar)):
-                if id_ in self.asking.resolved.subqueries and id_ not in seen:
-                    seen.add(id_)
-                    yield self._subquery(self.asking.resolved.subqueries[id_], Place(around, place.below))
+                if id_ in self.evaluator.resolved.subqueries and id_ not in visited:
+                    visited.add(id_)
+                    yield self._explain_subquery(
+                        self.evaluator.resolved.subqueries[id_], DerivationScope(outer, scope.round_limit)
+                    )
 
-    def _subquery(self, subquery: bound_tree.Subquery, place: Place) -> Step:
+    def _explain_subquery(self, subquery: bound_tree.Subquery, scope: DerivationScope) -> ProofStep:
         node = subquery.query.node
-        own = produced(node)
+        subquery_ids = output_ids(node)
         tests: tuple[Scalar, ...] = subquery.comparison
         if tests:
             node = bound_tree.Filter(node, tests)
-        found = self.of(node, {}, place)
+        children = self.node(node, {}, scope)
         text = self._subquery_text(subquery)
-        if found is None:
-            known = {id_: word for id_, word in place.outer.items() if id_ not in own}
-            where = " AND ".join(self.names.scalar(test, known) for test in tests)
-            return Step(Kind.NEGATION, f"no row in {text}" + (f" with {where}" if where else ""))
-        return Step(Kind.STEP, f"a row in {text}", found)
+        if children is None:
+            bound = {id_: word for id_, word in scope.outer.items() if id_ not in subquery_ids}
+            where = " AND ".join(self.names.scalar(test, bound) for test in tests)
+            return ProofStep(Kind.NEGATION, f"no row in {text}" + (f" with {where}" if where else ""))
+        return ProofStep(Kind.STEP, f"a row in {text}", children)
 
     def _subquery_text(self, subquery: bound_tree.Subquery) -> str:
-        span = subquery.place()
+        span = subquery.locate()
         if span is None:
-            return f"the subquery of {row_text.title(subquery.query.node)}"
+            return f"the subquery of {row_text.describe_input(subquery.query.node)}"
         text = " ".join(span.source[span.start : span.end].split())
-        return text if len(text) <= 2 * row_text.MOST else f"{text[: 2 * row_text.MOST]}…"
+        return (
+            text
+            if len(text) <= 2 * row_text.MAX_VALUE_LENGTH
+            else f"{text[: 2 * row_text.MAX_VALUE_LENGTH]}…"
+        )
 
     # LIMIT and sets
 
-    def _top(self, node: bound_tree.TopK, known: Values, place: Place) -> Children | None:
-        """The row of the input, by the columns that decided on it, and some of those OFFSET leaves out."""
-        want = node_rows.wanted(node, frozenset(known))
-        data, _ = self.asking.rows(node, want, known, place.outer)
+    def _explain_top_k(self, node: bound_tree.TopK, bound: Values, scope: DerivationScope) -> Children | None:
+        """Return the input row with its sort columns, and some of the rows that OFFSET skips."""
+        ids = node_rows.explaining_columns(node, frozenset(bound))
+        data, _ = self.evaluator.rows(node, ids, bound, scope.outer)
         if data.shape[1]:
-            known = dict(zip(want, data[:, 0].tolist(), strict=True))
-        found = self.of(node.input, known, place)
-        if found is None:
+            bound = dict(zip(ids, data[:, 0].tolist(), strict=True))
+        children = self.node(node.input, bound, scope)
+        if children is None:
             return None
-        before = self._before(node, want, known, place) if node.offset else ()
-        return (Step(Kind.STEP, self._top_text(node, known), (*found, *before)),)
+        skipped = self._skipped_rows(node, ids, bound, scope) if node.offset else ()
+        return (ProofStep(Kind.STEP, self._top_text(node, bound), (*children, *skipped)),)
 
-    def _before(self, node: bound_tree.TopK, want: Sequence[int], known: Values, place: Place) -> Children:
-        """The rows that OFFSET leaves out, a few of them."""
-        tests = [self.asking.same(column, known[column.index]) for column in node.group]
-        left_out = replace(node, limit=node.offset, offset=0)
-        data, diff = self.asking.rows(left_out, want, {}, place.outer, tests)
-        few = list[Child]()
-        for row in data[:, : self.world.sample].T.tolist():
-            found = self.of(node.input, dict(zip(want, row, strict=True)), place.counting(self.world.sample))
-            if found is not None:
-                few += found if len(found) == 1 else (Step(Kind.STEP, "together", found),)
-        return (Step(Kind.GROUP, f"OFFSET {node.offset}", tuple(few), count=int(diff.sum())),)
+    def _skipped_rows(
+        self, node: bound_tree.TopK, ids: Sequence[int], bound: Values, scope: DerivationScope
+    ) -> Children:
+        """Return some of the rows that OFFSET skips."""
+        tests = [self.evaluator.equals(column, bound[column.index]) for column in node.group]
+        skipped = replace(node, limit=node.offset, offset=0)
+        data, diff = self.evaluator.rows(skipped, ids, {}, scope.outer, tests)
+        examples = list[Child]()
+        for row in data[:, : self.context.sample].T.tolist():
+            children = self.node(
+                node.input, dict(zip(ids, row, strict=True)), scope.for_counted_rows(self.context.sample)
+            )
+            if children is not None:
+                examples += children if len(children) == 1 else (ProofStep(Kind.STEP, "together", children),)
+        return (ProofStep(Kind.GROUP, f"OFFSET {node.offset}", tuple(examples), count=int(diff.sum())),)
 
-    def _top_text(self, node: bound_tree.TopK, known: Values) -> str:
+    def _top_text(self, node: bound_tree.TopK, bound: Values) -> str:
         limit = "" if node.limit is None else f"among the first {node.limit}"
         if node.offset:
             limit += f" after {node.offset}" if limit else f"after the first {node.offset}"
-        keys = [self._key_text(key, known) for key in node.order]
+        keys = [self._key_text(key, bound) for key in node.order]
         return limit + (f" by {', '.join(keys)}" if keys else "")
 
-    def _key_text(self, key: bound_tree.SortKey, known: Values) -> str:
+    def _key_text(self, key: bound_tree.SortKey, bound: Values) -> str:
         id_ = key.column.index
         text = self.names.scalar(key.column, {}) + (" DESC" if key.descending else "")
-        return f"{text} = {self.shown(id_, known[id_])}" if id_ in known else text
+        return f"{text} = {self.value_text(id_, bound[id_])}" if id_ in bound else text
 
-    def _set_operation(self, node: bound_tree.SetOperation, known: Values, place: Place) -> Children | None:
+    def _explain_set_operation(
+        self, node: bound_tree.SetOperation, bound: Values, scope: DerivationScope
+    ) -> Children | None:
         sides = [
-            {query.columns[node.ids.index(id_)].index: word for id_, word in known.items()}
+            {query.columns[node.ids.index(id_)].index: word for id_, word in bound.items()}
             for query in (node.left, node.right)
         ]
-        place = replace(place, every=place.every and node.all)
-        # The second query may have some of the rows that the first has: which are left over is not known.
-        left_over = node.kind == "except" and node.all and self.world.sample is None
-        left = self.of(node.left.node, sides[0], replace(place, every=place.every or left_over))
-        word = node.kind.upper() + (" ALL" if node.all else "")
+        scope = replace(scope, all_derivations=scope.all_derivations and node.all)
+        # EXCEPT ALL may remove some of the equal rows; it is unknown which remain.
+        needs_all = node.kind == "except" and node.all and self.context.sample is None
+        left = self.node(
+            node.left.node, sides[0], replace(scope, all_derivations=scope.all_derivations or needs_all)
+        )
+        operator = node.kind.upper() + (" ALL" if node.all else "")
         if node.kind == "union":
-            if left is not None and not place.every:
-                return (Step(Kind.STEP, f"{word}: the first query", left),)
-            right = self.of(node.right.node, sides[1], place)
-            both = (("first", left), ("second", right))
-            steps = [Step(Kind.STEP, f"{word}: the {which} query", side) for which, side in both if side]
+            if left is not None and not scope.all_derivations:
+                return (ProofStep(Kind.STEP, f"{operator}: the first query", left),)
+            right = self.node(node.right.node, sides[1], scope)
+            named_sides = (("first", left), ("second", right))
+            steps = [
+                ProofStep(Kind.STEP, f"{operator}: the {ordinal} query", side)
+                for ordinal, side in named_sides
+                if side
+            ]
             return tuple(steps) or None
         if left is None:
             return None
         if node.kind == "intersect":
-            right = self.of(node.right.node, sides[1], place) or ()
+            right = self.node(node.right.node, sides[1], scope) or ()
             first, second = (
-                Step(Kind.STEP, f"{word}: the {which} query", side)
-                for which, side in (("first", left), ("second", right))
+                ProofStep(Kind.STEP, f"{operator}: the {ordinal} query", side)
+                for ordinal, side in (("first", left), ("second", right))
             )
             return (first, second)
         fewer = "fewer such rows" if node.all else "no such row"
-        return (*left, Step(Kind.NEGATION, f"{fewer} in the second query of {word}"))
+        return (*left, ProofStep(Kind.NEGATION, f"{fewer} in the second query of {operator}"))
 
     def column(self, id_: int) -> Column:
-        """The column of an id."""
-        return self.asking.column(id_)
+        """Return the column with an id."""
+        return self.evaluator.column(id_)

@@ -1,7 +1,8 @@
 """Queries over a node of a bound query: its rows with given values in some columns.
 
-It splits a block into its joined inputs, and adds markers that show which side of an outer join is absent.
-It also looks up the round in which a recursive row appeared, so that only earlier rows explain it.
+It splits a block into its joined inputs. It adds markers that show which side of an outer join is
+absent. It also looks up the round in which a recursive row appeared, so that only earlier rows
+explain it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from kpg.compiler.algebra.rel import OrderBy
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.sql.bound_tree import (
+    BoundQuery,
     Distinct,
     Expand,
     Filter,
@@ -25,24 +27,23 @@ from kpg.compiler.sql.bound_tree import (
     Map,
     Node,
     Query,
-    Resolved,
     Rows,
     Scan,
     SetOperation,
-    Shared,
+    SharedScan,
     TopK,
     Window,
-    free,
-    produced,
-    used,
+    free_ids,
+    output_ids,
+    referenced_ids,
     walk,
 )
-from kpg.compiler.sql.frontend import lowered
+from kpg.compiler.sql.frontend import lower_bound_query
 from kpg.execute.queries.query_plan import plan_bound
 from kpg.execute.queries.result_rows import literal_of, permutation
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
-from kpg.runtime.functions.comparison import key_string
+from kpg.runtime.functions.comparison import equality_key_encoder
 from kpg.runtime.handles import RankLookup
 from kpg.runtime.plan.nodes import call_columns
 from kpg.runtime.records import dataclass
@@ -53,91 +54,93 @@ from kpg.session.engine import Engine
 Words = NDArray[np.int64]
 Values = Mapping[int, int]
 """Words of columns, by the columns' ids."""
-UNCOMPARED = frozenset({Kind.JSON})
-"""Values that cannot be looked for."""
+INCOMPARABLE_KINDS = frozenset({Kind.JSON})
+"""Kinds of values that have no equality, so that rows cannot be looked up by them."""
 
 
-class Asking:
-    """The nodes of one bound query, and what is found for them in the database."""
+class NodeEvaluator:
+    """Evaluates the nodes of one bound query in the database."""
 
-    def __init__(self, engine: Engine, resolved: Resolved) -> None:
+    def __init__(self, engine: Engine, resolved: BoundQuery) -> None:
         self.engine = engine
         self.resolved = resolved
         self.dictionary: Dictionary = engine.executor.dictionary
-        self.types = dict(_types(resolved))
+        self.types = dict(_column_types(resolved))
         self._ids = count(resolved.next_id)
 
-    def fresh(self, type_: Type) -> int:
-        """The id of a new column."""
+    def new_column(self, type_: Type) -> int:
+        """Return the id of a new column."""
         id_ = next(self._ids)
         self.types[id_] = type_
         return id_
 
     def column(self, id_: int) -> Column:
-        """The column of an id."""
+        """Return the column with an id."""
         return Column(id_, self.types[id_])
 
     def literal(self, word: int, type_: Type) -> Literal:
-        """A word as a constant."""
+        """Return a word as a constant."""
         return literal_of(word, type_, self.dictionary)
 
-    def same(self, scalar: Scalar, word: int) -> Scalar:
-        """Whether a scalar is a value, NULL being one."""
+    def equals(self, scalar: Scalar, word: int) -> Scalar:
+        """Return the condition that a scalar equals a word; NULL equals NULL."""
         if word == NULL:
             return Call("is_null", (scalar,), BOOLEAN)
         return Call("eq", (scalar, self.literal(word, scalar.type)), BOOLEAN)
 
-    def asked(self, scalars: Sequence[Scalar]) -> frozenset[int]:
-        """The columns that scalars need, those of subqueries in them included."""
-        return frozenset[int]().union(*(used(one, self.resolved.subqueries) for one in scalars))
+    def used_columns(self, scalars: Sequence[Scalar]) -> frozenset[int]:
+        """Return the columns that the scalars use, including those in their subqueries."""
+        return frozenset[int]().union(
+            *(referenced_ids(scalar, self.resolved.subqueries) for scalar in scalars)
+        )
 
-    def ordered(self, id_: int, words: Words) -> Words:
-        """Words of a column as numbers in the order of its values, equal ones for equal values."""
+    def rank_words(self, id_: int, words: Words) -> Words:
+        """Return words of a column as numbers in the order of its values. Equal values get equal numbers."""
         if not self.types[id_].is_interned:
             return words
         rows = words.reshape(1, -1)
         order = permutation(rows, (OrderBy(0, False, False),), [self.types[id_]], self.dictionary)
         texts = self.dictionary.decode(words[order])
         if is_loose(self.types[id_]):
-            of_key = key_string(self.types[id_])
-            texts = [None if text is None else of_key(text) for text in texts]
-        new = [int(one != before) for one, before in zip(texts[1:], texts, strict=False)]
+            to_key = equality_key_encoder(self.types[id_])
+            texts = [None if text is None else to_key(text) for text in texts]
+        differs = [int(current != previous) for current, previous in zip(texts[1:], texts, strict=False)]
         ranks = np.empty(words.shape[0], np.int64)
-        ranks[order] = np.cumsum([0, *new])[: words.shape[0]]
+        ranks[order] = np.cumsum([0, *differs])[: words.shape[0]]
         return ranks
 
     def rows(
-        self, node: Node, want: Sequence[int], known: Values, outer: Values, tests: Sequence[Scalar] = ()
+        self, node: Node, ids: Sequence[int], bound: Values, outer: Values, tests: Sequence[Scalar] = ()
     ) -> tuple[Words, Words]:
-        """Columns ``int64[w, n]`` of the node's rows with the ``known`` values, and how often each is there.
+        """Return columns ``int64[w, n]`` of the node's rows with the ``bound`` values, and multiplicities.
 
-        ``outer`` are the values of what is around the node. What it does not refer to is left out.
+        ``outer`` are the values of outer columns; those that the node does not reference are ignored.
         """
-        own = produced(node)
+        produced_ids = output_ids(node)
         conditions = [
-            self.same(self.column(id_), word)
-            for id_, word in known.items()
-            if id_ in own and self.types[id_].kind not in UNCOMPARED
+            self.equals(self.column(id_), word)
+            for id_, word in bound.items()
+            if id_ in produced_ids and self.types[id_].kind not in INCOMPARABLE_KINDS
         ]
-        references = (free(node, self.resolved.subqueries) | self.asked(tests)) - own
-        around = sorted(id_ for id_ in references if id_ in outer)
-        if around:
-            values = tuple(self.literal(outer[id_], self.types[id_]) for id_ in around)
-            row = Rows((values,), tuple(around), tuple(self.types[id_] for id_ in around))
+        references = (free_ids(node, self.resolved.subqueries) | self.used_columns(tests)) - produced_ids
+        outer_ids = sorted(id_ for id_ in references if id_ in outer)
+        if outer_ids:
+            values = tuple(self.literal(outer[id_], self.types[id_]) for id_ in outer_ids)
+            row = Rows((values,), tuple(outer_ids), tuple(self.types[id_] for id_ in outer_ids))
             node = Join("inner", row, node, ())
         if conditions or tests:
             node = Filter(node, (*conditions, *tests))
-        columns = tuple(self.column(id_) for id_ in dict.fromkeys(want))
+        columns = tuple(self.column(id_) for id_ in dict.fromkeys(ids))
         if not columns:
-            there = self.fresh(BOOLEAN)
-            node, columns = Map(node, (there,), (Literal(1, BOOLEAN),)), (self.column(there),)
+            dummy = self.new_column(BOOLEAN)
+            node, columns = Map(node, (dummy,), (Literal(1, BOOLEAN),)), (self.column(dummy),)
         data, diff = self._run(Query(node, columns, tuple(f"c{number}" for number in range(len(columns)))))
-        return (data, diff) if want else (data[:0], diff)
+        return (data, diff) if ids else (data[:0], diff)
 
     def _run(self, query: Query) -> tuple[Words, Words]:
-        asked = replace(self.resolved, query=query, next_id=next(self._ids) + 1)
+        bound_query = replace(self.resolved, query=query, next_id=next(self._ids) + 1)
         engine = self.engine
-        bound = lowered(asked, engine.reading_catalog)
+        bound = lower_bound_query(bound_query, engine.reading_catalog)
         planned = plan_bound(
             bound, engine.reading_catalog, engine.statistics, restricting=not self.resolved.loops
         )
@@ -146,26 +149,28 @@ class Asking:
         except InternalError:
             if not self.resolved.loops:
                 raise
-            data, diff = engine.recompute(planned)  # as in World._rank_lookup
+            data, diff = engine.recompute(planned)  # as in ExplanationState._rank_lookup
         return data, np.broadcast_to(diff, (data.shape[1],))
 
 
-def _types(resolved: Resolved) -> Iterator[tuple[int, Type]]:
-    """The types of all columns that nodes make."""
-    queries = [resolved.query, *resolved.shared.values()]
+def _column_types(resolved: BoundQuery) -> Iterator[tuple[int, Type]]:
+    """Yield the types of all columns that nodes produce."""
+    queries = [resolved.query, *resolved.shared_queries.values()]
     queries += [query for loop in resolved.loops.values() for query in loop.queries]
     queries += [subquery.query for subquery in resolved.subqueries.values()]
     for query in queries:
         for node in walk(query.node):
-            yield from _made(resolved, node)
+            yield from _node_types(resolved, node)
 
 
-def _made(resolved: Resolved, node: Node) -> Iterator[tuple[int, Type]]:
+def _node_types(resolved: BoundQuery, node: Node) -> Iterator[tuple[int, Type]]:
     match node:
         case Scan(rel=rel, ids=ids):
             yield from zip(ids, rel_types(rel), strict=True)
-        case Shared(name=name, ids=ids):
-            yield from zip(ids, (column.type for column in resolved.shared[name].columns), strict=True)
+        case SharedScan(name=name, ids=ids):
+            yield from zip(
+                ids, (column.type for column in resolved.shared_queries[name].columns), strict=True
+            )
         case Rows(ids=ids, types=types):
             yield from zip(ids, types, strict=True)
         case Map(ids=ids, scalars=scalars):
@@ -178,8 +183,8 @@ def _made(resolved: Resolved, node: Node) -> Iterator[tuple[int, Type]]:
             yield from zip(ids, (call.type for call in calls), strict=True)
             yield from ((mark, BIGINT) for mark in marks)
         case Expand(ids=ids, calls=expanded):
-            made = [type_ for call in expanded for type_ in call.types]
-            yield from zip(ids, (*made, BIGINT), strict=False)
+            call_types = [type_ for call in expanded for type_ in call.types]
+            yield from zip(ids, (*call_types, BIGINT), strict=False)
         case Window(ids=ids, calls=windowed):
             yield from zip(ids, (call.type for call in windowed), strict=True)
         case SetOperation(ids=ids, left=left):
@@ -190,41 +195,42 @@ def _made(resolved: Resolved, node: Node) -> Iterator[tuple[int, Type]]:
             assert_never(node)
 
 
-NEVER: Final = 1 << 60
-"""A round that no row comes in."""
+NO_ROUND: Final = 1 << 60
+"""A round after all others."""
 
 
 @dataclass(frozen=True, slots=True)
-class Below:
-    """Rows of the recursive queries ``names`` that came before a round.
+class RoundLimit:
+    """The rows of recursive queries ``names`` that appeared before a round.
 
-    All rows where there are no ``ranks``: then none is a reason of itself."""
+    Without ``ranks``, all rows: then no row can be its own reason.
+    """
 
     names: frozenset[str]
     round: int
     ranks: Mapping[str, RankLookup | None]
 
     def allows(self, name: str, rows: Words) -> NDArray[np.bool_]:
-        """Which of the rows ``int64[w, n]`` came before."""
+        """Return the mask of the rows ``int64[w, n]`` that appeared before the round."""
         lookup = self.ranks.get(name)
         if lookup is None:
             return np.ones(rows.shape[1], np.bool_)
-        ranks = lookup.of(rows)
+        ranks = lookup.ranks_of(rows)
         return (ranks >= 0) & (ranks < self.round)
 
 
-EVERY = Below(frozenset(), NEVER, {})
+NO_ROUND_LIMIT = RoundLimit(frozenset(), NO_ROUND, {})
 
 
-Fresh = Callable[[Type], int]
+ColumnFactory = Callable[[Type], int]
 TRUE = Literal(1, BOOLEAN)
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """What is joined in a block. It is absent, and its columns NULL, where one of the ``marks`` is.
+class BlockInput:
+    """A joined input of a block. Its columns are NULL if one of the ``marks`` is.
 
-    Of an :class:`Expand` it is what its functions make, not its input.
+    The input of an :class:`Expand` is the result of its functions, not their argument rows.
     """
 
     node: Node
@@ -232,75 +238,78 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
-    """A side of an outer join that is absent where ``mark`` is NULL, for the conditions ``on``."""
+class OptionalSide:
+    """A side of an outer join, which is absent if ``mark`` is NULL. The join conditions are ``on``."""
 
     mark: int
     side: Node
     on: tuple[Scalar, ...]
-    around: tuple[int, ...]
+    outer_marks: tuple[int, ...]
 
 
 @dataclass(slots=True)
 class Block:
-    """A block with its marks as columns, and its scalars with the marks that they are under."""
+    """A block whose marks are columns of its node.
+
+    ``scalars`` are its expressions, each with the marks of the outer join sides that contain it.
+    """
 
     node: Node
-    pieces: list[Piece] = field(default_factory=list)
-    absents: list[Absent] = field(default_factory=list)
+    inputs: list[BlockInput] = field(default_factory=list)
+    optional_sides: list[OptionalSide] = field(default_factory=list)
     scalars: list[tuple[Scalar, tuple[int, ...]]] = field(default_factory=list)
 
     @property
     def marks(self) -> list[int]:
-        """The columns that tell what is absent."""
-        return [absent.mark for absent in self.absents]
+        """The columns that tell which sides are absent."""
+        return [side.mark for side in self.optional_sides]
 
 
-def opened(node: Node, fresh: Fresh) -> Block:
-    """The largest block that the node is."""
+def split_block(node: Node, new_column: ColumnFactory) -> Block:
+    """Split the largest block that begins at the node into its inputs."""
     block = Block(node)
-    block.node = _opened(block, node, (), fresh)
+    block.node = _split(block, node, (), new_column)
     return block
 
 
-def _opened(block: Block, node: Node, marks: tuple[int, ...], fresh: Fresh) -> Node:
+def _split(block: Block, node: Node, marks: tuple[int, ...], new_column: ColumnFactory) -> Node:
     match node:
         case Filter(input=source, predicates=predicates):
-            block.scalars += [(one, marks) for one in predicates]
-            return replace(node, input=_opened(block, source, marks, fresh))
+            block.scalars += [(scalar, marks) for scalar in predicates]
+            return replace(node, input=_split(block, source, marks, new_column))
         case Map(input=source, scalars=scalars):
-            block.scalars += [(one, marks) for one in scalars]
-            return replace(node, input=_opened(block, source, marks, fresh))
+            block.scalars += [(scalar, marks) for scalar in scalars]
+            return replace(node, input=_split(block, source, marks, new_column))
         case Join():
-            return _join(block, node, marks, fresh)
+            return _split_join(block, node, marks, new_column)
         case Expand(input=source, calls=calls):
             block.scalars += [(arg, marks) for call in calls for arg in call.args]
-            # A function that stands alone in FROM is over one row without meaning.
-            inner = source if isinstance(source, Rows) else _opened(block, source, marks, fresh)
-            block.pieces.append(Piece(node, marks))
+            # A function alone in FROM has a dummy row as its input.
+            inner = source if isinstance(source, Rows) else _split(block, source, marks, new_column)
+            block.inputs.append(BlockInput(node, marks))
             return replace(node, input=inner)
-        case Scan() | Shared() | Rows() | Group() | GroupingSets() | Distinct() | TopK() | Window():
-            block.pieces.append(Piece(node, marks))
+        case Scan() | SharedScan() | Rows() | Group() | GroupingSets() | Distinct() | TopK() | Window():
+            block.inputs.append(BlockInput(node, marks))
         case SetOperation():
-            block.pieces.append(Piece(node, marks))
+            block.inputs.append(BlockInput(node, marks))
         case _:
             assert_never(node)
     return node
 
 
-def _join(block: Block, node: Join, marks: tuple[int, ...], fresh: Fresh) -> Node:
+def _split_join(block: Block, node: Join, marks: tuple[int, ...], new_column: ColumnFactory) -> Node:
     left_marks = right_marks = marks
-    left_mark = fresh(BOOLEAN) if node.kind == "full" else None
-    right_mark = fresh(BOOLEAN) if node.kind != "inner" else None
+    left_mark = new_column(BOOLEAN) if node.kind == "full" else None
+    right_mark = new_column(BOOLEAN) if node.kind != "inner" else None
     if left_mark is not None:
         left_marks = (*marks, left_mark)
-        block.absents.append(Absent(left_mark, node.left, node.on, marks))
+        block.optional_sides.append(OptionalSide(left_mark, node.left, node.on, marks))
     if right_mark is not None:
         right_marks = (*marks, right_mark)
-        block.absents.append(Absent(right_mark, node.right, node.on, marks))
-    left = _opened(block, node.left, left_marks, fresh)
-    right = _opened(block, node.right, right_marks, fresh)
-    block.scalars += [(one, (*left_marks, *right_marks)) for one in node.on]
+        block.optional_sides.append(OptionalSide(right_mark, node.right, node.on, marks))
+    left = _split(block, node.left, left_marks, new_column)
+    right = _split(block, node.right, right_marks, new_column)
+    block.scalars += [(condition, (*left_marks, *right_marks)) for condition in node.on]
     if left_mark is not None:
         left = Map(left, (left_mark,), (TRUE,))
     if right_mark is not None:
@@ -308,14 +317,14 @@ def _join(block: Block, node: Join, marks: tuple[int, ...], fresh: Fresh) -> Nod
     return replace(node, left=left, right=right)
 
 
-def wanted(node: Node, needed: Ids) -> list[int]:
-    """The columns of a piece by which its row is explained, if the block needs those that are ``needed``.
+def explaining_columns(node: Node, needed: Ids) -> list[int]:
+    """Return the columns of a block's input that explain its rows.
 
-    Of a LIMIT and a window they are those that the view's own plan has: which of equal rows comes first may
-    depend on them.
+    ``needed`` are the columns that the block uses. LIMIT and windows have the columns of the view's own
+    plan, because the order of ties may depend on them.
     """
     match node:
-        case Scan(ids=ids) | Shared(ids=ids) | Rows(ids=ids) | SetOperation(ids=ids) | Expand(ids=ids):
+        case Scan(ids=ids) | SharedScan(ids=ids) | Rows(ids=ids) | SetOperation(ids=ids) | Expand(ids=ids):
             return list(ids)
         case Group(key_ids=key_ids, ids=ids):
             return [*key_ids, *(id_ for id_ in ids if id_ in needed)]
@@ -325,12 +334,12 @@ def wanted(node: Node, needed: Ids) -> list[int]:
             return [column.index for column in columns]
         case TopK(group=group, order=order):
             sorting = [column.index for column in (*group, *(key.column for key in order))]
-            return sorted((produced(node) & needed) | set(sorting))
+            return sorted((output_ids(node) & needed) | set(sorting))
         case Window(partition=partition, order=order, ties=ties, ids=ids, calls=calls):
             sorting = [column.index for column in (*partition, *(key.column for key in (*order, *ties)))]
-            chosen = [call for id_, call in zip(ids, calls, strict=True) if id_ in needed]
-            read = {id_ for call in chosen for id_ in call_columns(call)}
-            return sorted((produced(node) & needed) | set(sorting) | read)
+            needed_calls = [call for id_, call in zip(ids, calls, strict=True) if id_ in needed]
+            read_ids = {id_ for call in needed_calls for id_ in call_columns(call)}
+            return sorted((output_ids(node) & needed) | set(sorting) | read_ids)
         case Filter() | Map() | Join():
             raise AssertionError(node)
         case _:

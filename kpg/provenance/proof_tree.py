@@ -1,7 +1,7 @@
-"""Proof trees: why a row is there (``Proof``), or why it is not (``Absence``), and their display.
+"""Proof trees: why a row holds (``CommittedFile``), or why it does not (``NegatedAtom``), and their display.
 
-Datalog and SQL share these classes. A tree is shown as lines of text, as nested HTML lists in a notebook, or
-as a rich tree.
+Datalog and SQL share these classes. A tree is displayed as lines of text, as nested HTML lists in a
+notebook, or as a rich tree.
 """
 
 import enum
@@ -14,61 +14,65 @@ from typing import Any, Final
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 
-DEPTH: Final = 12
-"""Levels that are shown unless more are asked for."""
-LINES: Final = 100
-"""Lines of a proof that are shown unless more are asked for: what fits on a few screens."""
+DEFAULT_DEPTH: Final = 12
+"""Default number of levels that are displayed."""
+DEFAULT_LINES: Final = 100
+"""Default number of lines of a proof that are displayed: a few screens."""
 
 
-def text(proof: "Proof", depth: int | None, lines: int | None) -> Iterator[str]:
-    """One line a node, down to a depth, and at most so many lines."""
-    for shown, (prefix, node, note) in enumerate(_walk(proof, depth)):
-        if lines is not None and shown == lines:
+def tree_lines(proof: "Proof", depth: int | None, lines: int | None) -> Iterator[str]:
+    """Yield one line per node, down to a depth, and at most ``lines`` lines."""
+    for number, (prefix, node, note) in enumerate(_visible_nodes(proof, depth)):
+        if lines is not None and number == lines:
             yield f"… the proof has {proof.size} nodes: tree(depth=None, lines=None) shows all of them"
             return
-        yield f"{prefix}{_line(node, note)}"
+        yield f"{prefix}{_node_line(node, note)}"
 
 
-def _line(node: "Proof", note: str) -> str:
-    return "  ".join(part for part in (node.text, remark(node, note), note or _by(node)) if part)
+def _node_line(node: "Proof", note: str) -> str:
+    return "  ".join(part for part in (node.text, node_remark(node, note), note or _rule_text(node)) if part)
 
 
-def _by(node: "Proof") -> str:
+def _rule_text(node: "Proof") -> str:
     return "" if node.rule is None else f"<- {node.rule.text}  [{node.rule.place}]"
 
 
-def remark(node: "Proof", note: str) -> str:
-    """What there is to say of a node besides what holds and by which rule; ``note`` is in place of its
-    children.
+def node_remark(node: "Proof", note: str) -> str:
+    """Return the note on a node, besides its text and its rule.
+
+    ``note`` is the text in place of its children, if they are not displayed.
     """
     kind = node.kind.value
     if kind in ("fact", "external"):
         return "(fact)" if kind == "fact" else "(of the database)"
     if kind == "aggregate":
-        few = "" if note or not node.children or node.count == len(node.children) else ", such as"
-        return f"(over {node.count} {'value' if node.count == 1 else 'values'}{few})"
+        suffix = "" if note or not node.children or node.count == len(node.children) else ", such as"
+        return f"(over {node.count} {'value' if node.count == 1 else 'values'}{suffix})"
     if kind == "group":
-        few = "" if note or not node.children or node.count == len(node.children) else ", such as"
-        return f"(over {node.count} {'row' if node.count == 1 else 'rows'}{few})"
+        suffix = "" if note or not node.children or node.count == len(node.children) else ", such as"
+        return f"(over {node.count} {'row' if node.count == 1 else 'rows'}{suffix})"
     if kind == "source":
         return "(row of a table)"
     return "(replaced since)" if node.superseded else ""
 
 
-def _walk(proof: "Proof", depth: int | None) -> Iterator[tuple[str, "Proof", str]]:
-    """The nodes from the top with the branches before them; those shown before, or too deep, by a note."""
-    seen: set[int] = set()
+def _visible_nodes(proof: "Proof", depth: int | None) -> Iterator[tuple[str, "Proof", str]]:
+    """Yield the visible nodes from the top, each with its branch prefix and a note.
+
+    Nodes that were displayed earlier or are too deep have a note.
+    """
+    displayed: set[int] = set()
     pending: list[tuple[str, str, Proof, int]] = [("", "", proof, 0)]
     while pending:
         branch, below, node, level = pending.pop()
         if not node.children:
             yield branch, node, ""
-        elif id(node) in seen:
+        elif id(node) in displayed:
             yield branch, node, "(shown above)"
         elif depth is not None and level >= depth:
             yield branch, node, f"… {node.size - 1} nodes below"
         else:
-            seen.add(id(node))
+            displayed.add(id(node))
             yield branch, node, ""
             for number, child in reversed(list(enumerate(node.children))):
                 last = number == len(node.children) - 1
@@ -77,16 +81,16 @@ def _walk(proof: "Proof", depth: int | None) -> Iterator[tuple[str, "Proof", str
                 )
 
 
-def html(proof: "Proof") -> str:
-    """Nested lists that open and close, for notebooks."""
+def to_html(proof: "Proof") -> str:
+    """Return nested lists that open and close, for notebooks."""
     parts = ["<ul>"]
     level = 0
-    for prefix, node, note in _walk(proof, DEPTH):
-        deep = len(prefix) // 3
-        parts += ["</ul></details></li>"] * (level - deep)
-        level = deep
-        label = f"<code>{html_escape.escape(node.text)}</code> {html_escape.escape(remark(node, note))}"
-        label += f" <small>{html_escape.escape(note or _by(node))}</small>"
+    for prefix, node, note in _visible_nodes(proof, DEFAULT_DEPTH):
+        node_level = len(prefix) // 3
+        parts += ["</ul></details></li>"] * (level - node_level)
+        level = node_level
+        label = f"<code>{html_escape.escape(node.text)}</code> {html_escape.escape(node_remark(node, note))}"
+        label += f" <small>{html_escape.escape(note or _rule_text(node))}</small>"
         if node.children and not note:
             parts.append(f"<li><details open><summary>{label}</summary><ul>")
             level += 1
@@ -96,77 +100,77 @@ def html(proof: "Proof") -> str:
 
 
 def rich_tree(proof: "Proof") -> Any:
-    """A ``rich.tree.Tree``."""
+    """Return a ``rich.tree.Tree``."""
     from rich.text import Text
     from rich.tree import Tree
 
     def label(node: "Proof", note: str) -> Text:
-        found = Text(node.text, style="bold" if node.children else "")
-        for part, style in ((remark(node, note), "green"), (note or _by(node), "dim")):
+        text = Text(node.text, style="bold" if node.children else "")
+        for part, style in ((node_remark(node, note), "green"), (note or _rule_text(node), "dim")):
             if part:
-                found.append(f"  {part}", style=style)
-        return found
+                text.append(f"  {part}", style=style)
+        return text
 
     trees: list[Tree] = []
-    for prefix, node, note in _walk(proof, DEPTH):
+    for prefix, node, note in _visible_nodes(proof, DEFAULT_DEPTH):
         level = len(prefix) // 3
         del trees[level:]
-        made = Tree(label(node, note))
+        tree = Tree(label(node, note))
         if trees:
-            trees[-1].children.append(made)
-        trees.append(made)
+            trees[-1].children.append(tree)
+        trees.append(tree)
     return trees[0]
 
 
 class Kind(enum.Enum):
-    """Why a node of a proof holds."""
+    """The kind of a proof node."""
 
     FACT = "fact"
     """A row of a table that the program declares."""
     EXTERNAL = "external"
-    """A row of a table or view that it does not declare."""
+    """A row of a table or view that the program does not declare."""
     RULE = "rule"
     """A rule derives the row from the children."""
     AGGREGATE = "aggregate"
-    """A value combined from rows, of which ``children`` shows a few; ``count`` is how many there are."""
+    """A value aggregated from ``count`` rows, some of which are ``children``."""
     CONTRIBUTION = "contribution"
-    """One of the values that a head's aggregate combines, with the rule that gives it."""
+    """One of the values that a head's aggregate combines, with the rule that derives it."""
     NEGATION = "negation"
     """No row matches."""
     CONSTRAINT = "constraint"
-    """A comparison or computation, with its values."""
+    """A comparison or computation, shown with its values."""
     SOURCE = "source"
-    """A row of a table, in SQL."""
+    """A row of a SQL table."""
     VIEW = "view"
-    """A row of a SQL view, a WITH query or a query; the children are what it comes from."""
+    """A row of a SQL view, a WITH query or a query, derived from the children."""
     GROUP = "group"
-    """Rows of which ``count`` are taken together, by an aggregate or a window; a few are shown."""
+    """The ``count`` input rows of an aggregate or a window, some of which are ``children``."""
     STEP = "step"
-    """What a part of a query does with the children: a branch of a UNION, a LIMIT, a subquery."""
+    """A part of a query applied to the children: a branch of a UNION, a LIMIT, a subquery."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleText:
-    """A rule as the user wrote it, on one line, and where."""
+    """A rule's source on one line, and its position."""
 
     text: str
     span: Span = field(repr=False)
 
     @property
     def place(self) -> str:
-        """``file:line``, or ``line 3`` of a text that is no file."""
+        """The position as ``file:line``, or ``line 3`` of a text without a file."""
         return f"{self.span.file}:{self.span.line}" if self.span.file else f"line {self.span.line}"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Proof:
-    """A node of a proof, and with its children the proof of it. Equal rows are one node, which several
-    parents share; no node is below itself.
+    """A node of a proof, and with its children the proof of that node.
 
-    ``text`` is what holds, as Datalog has it: ``tc(1, 9)``, ``!edge(9, _)``, ``3 < 5``. ``relation`` and
-    ``row`` are those of a fact, a derived row or a contribution; ``columns`` names the values of
-    a row of SQL. ``count``: how many rows or values an aggregate ranges over. ``superseded``: the row was
-    derived, and a lesser or greater value has replaced it.
+    Equal rows are one node with several parents; the graph has no cycle. ``text`` is the node in
+    Datalog: ``tc(1, 9)``, ``!edge(9, _)``, ``3 < 5``. ``relation`` and ``row`` are those of a fact, a
+    derived row or a contribution. ``columns`` names the values of a SQL row. ``count`` is the number of
+    rows or values that an aggregate combines. ``superseded``: a smaller or larger value has replaced
+    the derived row.
     """
 
     kind: Kind
@@ -181,7 +185,7 @@ class Proof:
 
     @property
     def size(self) -> int:
-        """The number of different nodes."""
+        """The number of distinct nodes."""
         return sum(1 for _ in self.nodes())
 
     @property
@@ -193,18 +197,18 @@ class Proof:
         return heights[id(self)]
 
     def nodes(self) -> "Iterator[Proof]":
-        """Every different node, each before those below it."""
+        """Return the distinct nodes, parents before children."""
         order: list[Proof] = []
-        done: set[int] = set()
+        visited: set[int] = set()
         pending: list[tuple[Proof, bool]] = [(self, False)]
         while pending:
-            node, left = pending.pop()
-            if left:
+            node, is_finished = pending.pop()
+            if is_finished:
                 order.append(node)
-            elif id(node) not in done:
-                done.add(id(node))
+            elif id(node) not in visited:
+                visited.add(id(node))
                 pending.append((node, True))
-                pending += [(child, False) for child in node.children if id(child) not in done]
+                pending += [(child, False) for child in node.children if id(child) not in visited]
         return reversed(order)
 
     def __str__(self) -> str:
@@ -212,54 +216,54 @@ class Proof:
 
     __repr__ = __str__
 
-    def tree(self, depth: int | None = DEPTH, lines: int | None = LINES) -> str:
-        """The proof as text, a node a line, down to a depth and so many lines; None for all of it.
+    def tree(self, depth: int | None = DEFAULT_DEPTH, lines: int | None = DEFAULT_LINES) -> str:
+        """Return the proof as text, one node per line, limited to a depth and a number of lines.
 
-        What is shared is shown where it comes first.
+        None means no limit. A shared node is displayed at its first occurrence.
         """
-        return "\n".join(text(self, depth, lines))
+        return "\n".join(tree_lines(self, depth, lines))
 
     def _repr_html_(self) -> str:
-        return html(self)
+        return to_html(self)
 
     def __rich__(self) -> Any:
         return rich_tree(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The proof as plain data: ``nodes``, the proof itself first; ``children`` are places among them."""
+        """Return the proof as plain data: ``nodes``, with the root first. ``children`` are positions in it."""
         nodes = list(self.nodes())
-        places = {id(node): place for place, node in enumerate(nodes)}
-        return {"nodes": [_plain(node, places) for node in nodes]}
+        positions = {id(node): position for position, node in enumerate(nodes)}
+        return {"nodes": [_node_dict(node, positions) for node in nodes]}
 
     def to_json(self) -> str:
-        """As :meth:`to_dict`, in JSON; values that it lacks, such as dates, as text."""
+        """Return :meth:`to_dict` as JSON. Values without a JSON type, such as dates, become text."""
         return json.dumps(self.to_dict(), default=str)
 
 
-def _plain(node: Proof, places: dict[int, int]) -> dict[str, Any]:
-    """What is known of a node, without what it has not."""
-    found: dict[str, Any] = {"kind": node.kind.value, "text": node.text}
+def _node_dict(node: Proof, positions: dict[int, int]) -> dict[str, Any]:
+    """Return the fields of a node that have values."""
+    fields: dict[str, Any] = {"kind": node.kind.value, "text": node.text}
     if node.relation is not None:
-        found |= {"relation": node.relation, "row": list(node.row or ())}
+        fields |= {"relation": node.relation, "row": list(node.row or ())}
     if node.columns:
-        found["columns"] = list(node.columns)
+        fields["columns"] = list(node.columns)
     if node.rule is not None:
-        found |= {"rule": node.rule.text, "place": node.rule.place}
+        fields |= {"rule": node.rule.text, "place": node.rule.place}
     if node.count is not None:
-        found["count"] = node.count
+        fields["count"] = node.count
     if node.superseded:
-        found["superseded"] = True
+        fields["superseded"] = True
     if node.children:
-        found["children"] = [places[id(child)] for child in node.children]
-    return found
+        fields["children"] = [positions[id(child)] for child in node.children]
+    return fields
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why one rule does not give the row.
+    """Why one rule does not derive the row.
 
-    ``fails`` is the literal that nothing satisfies, after the literals of ``holds``; both are shown for one
-    of the ``tried`` ways to satisfy those. None: the row does not fit the rule's head.
+    ``fails`` is the literal that fails after the literals of ``holds``, both shown for one of the
+    ``tried`` bindings. If it is None, the row does not match the rule's head.
     """
 
     rule: RuleText
@@ -271,14 +275,14 @@ class Failure:
         first = f"{self.rule.text}  [{self.rule.place}]"
         if self.fails is None:
             return f"{first}\n   the head does not fit"
-        after = f", where {', '.join(self.holds)}" if self.holds else ""
-        more = f"  (and so in all of {self.tried} cases)" if self.tried > 1 else ""
-        return f"{first}\n   fails: {self.fails}{after}{more}"
+        bindings = f", where {', '.join(self.holds)}" if self.holds else ""
+        repetitions = f"  (and so in all of {self.tried} cases)" if self.tried > 1 else ""
+        return f"{first}\n   fails: {self.fails}{bindings}{repetitions}"
 
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Why a row does not hold: a failure for each rule of its relation; of a table there are none.
+    """Why a row does not hold: a failure for each rule of its relation, none for a table.
 
     ``instead`` are rows that differ from it in aggregated columns only.
     """
@@ -298,16 +302,16 @@ class Absence:
         return "\n".join([*parts, *map(str, self.failures)])
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Return the explanation as plain data."""
         failures = [
             {
-                "rule": one.rule.text,
-                "place": one.rule.place,
-                "holds": list(one.holds),
-                "fails": one.fails,
-                "tried": one.tried,
+                "rule": failure.rule.text,
+                "place": failure.rule.place,
+                "holds": list(failure.holds),
+                "fails": failure.fails,
+                "tried": failure.tried,
             }
-            for one in self.failures
+            for failure in self.failures
         ]
         return {
             "text": self.text,

@@ -1,6 +1,6 @@
 """Texts of explanation nodes, and the assembly of explanation steps into a proof tree.
 
-Each step covers one row. A row that several others derive from has one step, which they share.
+Each step covers one row. A row with several consequences has one step, which they share.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,15 +9,15 @@ from typing import Any, Final
 from kpg.api.display import cell
 from kpg.compiler.algebra.rel import Get
 from kpg.compiler.sql.bound_tree import (
+    BoundQuery,
     Expand,
     Group,
     GroupingSets,
     Node,
-    Resolved,
     Rows,
     Scan,
     SetOperation,
-    Shared,
+    SharedScan,
     children,
 )
 from kpg.provenance.proof_tree import Kind, Proof
@@ -29,24 +29,24 @@ from kpg.runtime.types import Type
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """A row that has an explanation of its own, shared by all that it is a reason of.
+class RowKey:
+    """A row with its own explanation, which all its consequences share.
 
-    ``place`` is what the row is of: ``table``, ``view``, or the number of the query that is recursive.
+    ``place`` is ``table``, ``view``, or the number of the query for a row of a recursive relation.
     """
 
-    place: str | int
+    source: str | int
     name: str
     row: tuple[int, ...]
-    below: int = 0
-    """Of a recursive row whose round is not known: that of the row that it is a reason of, 0 for none."""
-    every: bool = False
-    """Of a view's row that is there several times: whether all of them are explained."""
+    round_limit: int = 0
+    """The round of the consequence, for a recursive row whose own round is unknown; 0 if there is none."""
+    all_derivations: bool = False
+    """Whether all derivations of a repeated row are explained."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A node before its children have their explanations; ``proof`` is one that is whole already."""
+class ProofStep:
+    """A node whose children have no explanations yet. ``proof`` is a complete explanation."""
 
     kind: Kind
     text: str
@@ -57,50 +57,54 @@ class Step:
     count: int | None = None
     proof: Proof | None = None
 
-    def needed(self) -> Iterator[Key]:
-        """The rows that need explanations."""
+    def pending_rows(self) -> Iterator[RowKey]:
+        """Yield the rows that need explanations."""
         for child in self.children:
-            if isinstance(child, Step):
-                yield from child.needed()
+            if isinstance(child, ProofStep):
+                yield from child.pending_rows()
             else:
                 yield child
 
 
-Child = Key | Step
+Child = RowKey | ProofStep
 
 
-def put_together(goal: Key, step_of: Callable[[Key], Step]) -> Proof:
-    """The tree of a row, each row in it being explained once."""
-    steps: dict[Key, Step] = {}
+def build_proof(goal: RowKey, step_of: Callable[[RowKey], ProofStep]) -> Proof:
+    """Return the proof tree of a row. Each row in it is explained once."""
+    steps: dict[RowKey, ProofStep] = {}
     pending = [goal]
     while pending:
         key = pending.pop()
         if key not in steps:
             steps[key] = step_of(key)
-            pending += [child for child in steps[key].needed() if child not in steps]
-    made: dict[Key, Proof] = {}
-    open_: dict[Key, None] = {}
+            pending += [child for child in steps[key].pending_rows() if child not in steps]
+    proofs: dict[RowKey, Proof] = {}
+    ancestors: dict[RowKey, None] = {}
     pending = [goal]
     while pending:
         key = pending[-1]
-        open_[key] = None
-        waiting = [one for one in steps[key].needed() if one not in made and one not in open_]
-        if waiting:
-            pending.append(waiting[0])
+        ancestors[key] = None
+        missing = [
+            candidate
+            for candidate in steps[key].pending_rows()
+            if candidate not in proofs and candidate not in ancestors
+        ]
+        if missing:
+            pending.append(missing[0])
         else:
             pending.pop()
-            open_.pop(key)
-            made[key] = _node(steps[key], made)
-    return made[goal]
+            ancestors.pop(key)
+            proofs[key] = _build_node(steps[key], proofs)
+    return proofs[goal]
 
 
-def _node(step: Step, made: dict[Key, Proof]) -> Proof:
+def _build_node(step: ProofStep, proofs: dict[RowKey, Proof]) -> Proof:
     if step.proof is not None:
         return step.proof
     children = tuple(
-        _node(child, made) if isinstance(child, Step) else made[child]
+        _build_node(child, proofs) if isinstance(child, ProofStep) else proofs[child]
         for child in step.children
-        if isinstance(child, Step) or child in made
+        if isinstance(child, ProofStep) or child in proofs
     )
     return Proof(
         step.kind,
@@ -113,56 +117,61 @@ def _node(step: Step, made: dict[Key, Proof]) -> Proof:
     )
 
 
-MOST: Final = 40
-"""Characters of a value that are shown."""
-WIDEST: Final = 8
-"""Columns of a row that are shown."""
+MAX_VALUE_LENGTH: Final = 40
+"""Maximum number of characters of a value that are displayed."""
+MAX_COLUMNS: Final = 8
+"""Maximum number of columns of a row that are displayed."""
 
 
-def shown(value: Any) -> str:
-    """A value as SQL would write it, cut where it is long."""
+def value_text(value: Any) -> str:
+    """Return a value as a SQL literal, truncated if it is long."""
     text = "'" + value.replace("'", "''") + "'" if isinstance(value, str) else cell(value)
-    return text if len(text) <= MOST else f"{text[: MOST - 1]}…"
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[: MAX_VALUE_LENGTH - 1]}…"
 
 
-def value_of(word: int, type_: Type, dictionary: Dictionary) -> Any:
-    """The Python value of a word."""
+def python_value(word: int, type_: Type, dictionary: Dictionary) -> Any:
+    """Return the Python value of a word."""
     return to_python(word, type_, dictionary)
 
 
-def row_text(name: str, columns: Sequence[str], row: Sequence[Any]) -> str:
-    """``orders(id = 1, customer = 'Ada')``; of many columns the first."""
-    pairs = [f"{column} = {shown(value)}" for column, value in zip(columns, row, strict=True)]
-    return f"{name}({', '.join([*pairs[:WIDEST], *(['…'] if len(pairs) > WIDEST else [])])})"
+def format_row(name: str, columns: Sequence[str], row: Sequence[Any]) -> str:
+    """Return a row such as ``orders(id = 1, customer = 'Ada')``, with the first columns if it is wide."""
+    pairs = [f"{column} = {value_text(value)}" for column, value in zip(columns, row, strict=True)]
+    return f"{name}({', '.join([*pairs[:MAX_COLUMNS], *(['…'] if len(pairs) > MAX_COLUMNS else [])])})"
 
 
-class Names:
-    """What the columns of one bound query are called."""
+class ColumnNames:
+    """The display names of the columns of one bound query."""
 
     def __init__(
-        self, resolved: Resolved, dictionary: Dictionary, table: Callable[[str], Sequence[str]]
+        self, resolved: BoundQuery, dictionary: Dictionary, columns_of: Callable[[str], Sequence[str]]
     ) -> None:
-        """``table`` gives the names of a relation's columns."""
+        """Create empty names. ``table`` returns the column names of a relation."""
         self._resolved = resolved
         self._dictionary = dictionary
-        self._table = table
-        self._known: dict[int, str] = {}
+        self._columns_of = columns_of
+        self._names: dict[int, str] = {}
 
-    def note(self, node: Node) -> None:
-        """Learn the names of what is below a node."""
+    def add(self, node: Node) -> None:
+        """Add the names of a node's columns and of those below it."""
         stack = [node]
         while stack:
-            here = stack.pop()
-            self._known.update(self._own(here))
-            stack += children(here)
+            current = stack.pop()
+            self._names.update(self._node_names(current))
+            stack += children(current)
 
-    def _own(self, node: Node) -> Mapping[int, str]:
+    def _node_names(self, node: Node) -> Mapping[int, str]:
         if isinstance(node, Scan):
-            names = self._table(relation_of(node))
-            return {id_: f"{relation_of(node)}.{one}" for id_, one in zip(node.ids, names, strict=False)}
-        if isinstance(node, Shared):
-            names = self._resolved.shared[node.name].names
-            return {id_: f"{label(node.name)}.{one}" for id_, one in zip(node.ids, names, strict=False)}
+            names = self._columns_of(relation_name(node))
+            return {
+                id_: f"{relation_name(node)}.{column}" for id_, column in zip(node.ids, names, strict=False)
+            }
+        if isinstance(node, SharedScan):
+            names = self._resolved.shared_queries[node.name].names
+            return {
+                id_: f"{display_name(node.name)}.{column}"
+                for id_, column in zip(node.ids, names, strict=False)
+            }
         if isinstance(node, Group | GroupingSets):
             calls = zip(node.ids, node.aggregates, strict=True)
             return {id_: call.text or call.function for id_, call in calls}
@@ -170,47 +179,47 @@ class Names:
             return dict(zip(node.ids, node.left.names, strict=False))
         return {}
 
-    def columns(self, node: Scan | Shared) -> Sequence[str]:
-        """The names of a relation's columns."""
+    def columns(self, node: Scan | SharedScan) -> Sequence[str]:
+        """Return the names of a relation's columns."""
         if isinstance(node, Scan):
-            return self._table(relation_of(node))
-        return self._resolved.shared[node.name].names
+            return self._columns_of(relation_name(node))
+        return self._resolved.shared_queries[node.name].names
 
     def scalar(self, scalar: Scalar, values: Mapping[int, int]) -> str:
-        """An expression with the values that are known in the place of columns."""
+        """Return the text of an expression, with ``values`` in place of columns where they are known."""
 
-        def name(column: Column) -> str:
+        def column_text(column: Column) -> str:
             if column.index in values:
-                return shown(value_of(values[column.index], column.type, self._dictionary))
+                return value_text(python_value(values[column.index], column.type, self._dictionary))
             subquery = self._resolved.subqueries.get(column.index)
             if subquery is not None:
                 return "(a subquery)"
-            return self._known.get(column.index, "(a value)")
+            return self._names.get(column.index, "(a value)")
 
-        return sql_text(scalar, name)
+        return sql_text(scalar, column_text)
 
 
-def label(shared: str) -> str:
-    """The name that a WITH query or view was given."""
+def display_name(shared: str) -> str:
+    """Return the name of a WITH query or a view, without internal prefixes."""
     parts = shared.split(" ")
     return " ".join(parts[1:-1] if parts[0] == "with" else parts[1:]) or shared
 
 
-def relation_of(node: Scan) -> str:
-    """The name of the relation that is scanned; empty for what has none."""
+def relation_name(node: Scan) -> str:
+    """Return the name of the scanned relation, or an empty string if it has none."""
     return node.rel.name if isinstance(node.rel, Get) else ""
 
 
-def title(node: Node) -> str:
-    """What a side of a join is, in a few words."""
-    below = children(node)
-    while len(below) == 1 and not isinstance(node, Expand):
-        (node,) = below
-        below = children(node)
+def describe_input(node: Node) -> str:
+    """Return a short description of a side of a join."""
+    inputs = children(node)
+    while len(inputs) == 1 and not isinstance(node, Expand):
+        (node,) = inputs
+        inputs = children(node)
     if isinstance(node, Scan):
-        return relation_of(node) or "a query"
-    if isinstance(node, Shared):
-        return label(node.name)
+        return relation_name(node) or "a query"
+    if isinstance(node, SharedScan):
+        return display_name(node.name)
     if isinstance(node, Expand):
         return node.calls[0].text or node.calls[0].function
     return "VALUES" if isinstance(node, Rows) else "the query"

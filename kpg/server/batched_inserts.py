@@ -16,222 +16,278 @@ from numpy.typing import NDArray
 from kpg.compiler.sql.parameterize.value_lists import LIMITS
 from kpg.runtime.errors import InternalError
 from kpg.runtime.records import dataclass
-from kpg.runtime.sockets import Found, Number, Pattern, Sockets
+from kpg.runtime.sockets import IntegerField, Pattern, Requests, Sockets
 from kpg.runtime.types import NULL, Type
-from kpg.runtime.values.styles import BINDING, PLAIN
+from kpg.runtime.values.styles import CURRENT_STYLE, DEFAULT_STYLE
 from kpg.server.logs import Limits
-from kpg.server.portal import Usual
-from kpg.server.statement_cache import Taker
-from kpg.session.engine_thread import Turns
-from kpg.session.group_commit import ApartError, Ready
+from kpg.server.portal import CachedStatement
+from kpg.server.statement_cache import ParameterDecoder
+from kpg.session.engine_thread import EngineThread
+from kpg.session.group_commit import BatchSplitError, PreparedInsert
 from kpg.session.session import Session
 
 if TYPE_CHECKING:
-    from kpg.execute.changes.keyed_changes import Keyed, Merged, Recipe, Take
+    from kpg.execute.changes.keyed_changes import Encoder, InsertPlan, KeyedChange, UpsertRow
     from kpg.runtime.dictionary import Dictionary
     from kpg.session.engine import Engine
 
 Words = NDArray[np.int64]
-FEW: Final = 2
-"""Of so many clients requests are read one by one."""
-MOST_FORMS: Final = 256
-PATIENCE: Final = 1.0
-"""Seconds until it is asked again whether loops have been compiled."""
-UNTYPED: Final = (0, 705)
-WIDTHS: Final = {20: 8, 21: 2, 23: 4}
-"""Bytes of whole numbers, by the numbers of their types."""
+MAX_UNBATCHED_CLIENTS: Final = 2
+"""Up to this number of clients, requests are read one by one."""
+MAX_TEMPLATES: Final = 256
+READY_CHECK_INTERVAL: Final = 1.0
+"""Seconds between checks whether the socket loops are compiled."""
+UNTYPED_OIDS: Final = (0, 705)
+INTEGER_WIDTHS: Final = {20: 8, 21: 2, 23: 4}
+"""Bytes of integers in the binary format, by type OID."""
 
 
 @dataclass(frozen=True, slots=True)
-class Other:
-    """A value that is no whole number: where its bytes and its word are, and what makes one of the other."""
+class EncodedParameter:
+    """A parameter that the socket loops cannot decode, with its conversion to a word.
+
+    ``cell`` is the parameter's position in the statement, ``column`` that of its word in a row.
+    """
 
     cell: int
-    place: int
-    taker: Taker
+    column: int
+    decoder: ParameterDecoder
     type_: Type
-    take: "Take"
+    encoder: "Encoder"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Form:
-    """A statement with all but its values, while definitions are what they are."""
+class InsertTemplate:
+    """An INSERT without its parameter values, valid for one version of the catalog."""
 
-    recipe: "Recipe"
+    insert_plan: "InsertPlan"
     version: int
     text: str
     pattern: Pattern
-    others: tuple[Other, ...]
+    encoded_parameters: tuple[EncodedParameter, ...]
     reply: bytes
 
     @staticmethod
-    def of(usual: Usual, recipe: "Recipe", version: int, reply: bytes) -> "Form":
-        """Of a statement whose values make rows by a recipe."""
-        assert usual.prepared is not None
-        values: list[Number | int] = []
-        others: list[Other] = []
-        cells = {position: (place, type_, take) for place, position, type_, take in recipe.cells}
-        for position, number in enumerate(usual.prepared.parameters):
+    def from_statement(
+        statement: CachedStatement, insert_plan: "InsertPlan", version: int, reply: bytes
+    ) -> "InsertTemplate":
+        """Return the template of a statement whose rows a cached insert plan builds."""
+        assert statement.prepared is not None
+        values: list[IntegerField | int] = []
+        encoded_parameters: list[EncodedParameter] = []
+        cells = {position: (place, type_, take) for place, position, type_, take in insert_plan.cells}
+        for position, oid in enumerate(statement.prepared.parameter_oids):
             place, type_, take = cells[position]
-            width = WIDTHS.get(number, 0)
-            if type_.kind in LIMITS and (width or (number in UNTYPED and not usual.binary(position))):
-                most = min(LIMITS[type_.kind], 1 << (8 * (width or 8) - 1)) - 1
-                least = max(-most - 1, NULL + 2)
-                values.append(Number(place, width if usual.binary(position) else 0, least, most))
+            width = INTEGER_WIDTHS.get(oid, 0)
+            if type_.kind in LIMITS and (
+                width or (oid in UNTYPED_OIDS and not statement.is_binary(position))
+            ):
+                maximum = min(LIMITS[type_.kind], 1 << (8 * (width or 8) - 1)) - 1
+                minimum = max(-maximum - 1, NULL + 2)
+                values.append(
+                    IntegerField(place, width if statement.is_binary(position) else 0, minimum, maximum)
+                )
             else:
                 values.append(place)
-                others.append(Other(position, place, usual.takers[position], type_, take))
-        known = usual.known
-        pattern = Pattern.of(known.head, known.tail, known.results, recipe.first, values)
-        return Form(recipe, version, usual.text, pattern, tuple(others), reply)
+                encoded_parameters.append(
+                    EncodedParameter(position, place, statement.decoders[position], type_, take)
+                )
+        request = statement.request_template
+        pattern = Pattern.build(
+            request.head, request.tail, request.bind_tail, insert_plan.constant_words, values
+        )
+        return InsertTemplate(insert_plan, version, statement.text, pattern, tuple(encoded_parameters), reply)
 
-    def fill(self, found: Found, data: bytes, dictionary: "Dictionary") -> None:
-        """Put the words of values that are no whole numbers into rows; whatever is odd raises something."""
-        BINDING.set(PLAIN)
-        for other in self.others:
-            starts, lengths = found.cells[2 * other.cell : 2 * other.cell + 2].tolist()
-            found.words[other.place] = [
+    def encode_parameters(self, requests: Requests, data: bytes, dictionary: "Dictionary") -> None:
+        """Write the words of the parameters that are not integers into the rows.
+
+        Raises ValueError, DataError or another error for a malformed value.
+        """
+        CURRENT_STYLE.set(DEFAULT_STYLE)
+        for parameter in self.encoded_parameters:
+            starts, lengths = requests.cells[2 * parameter.cell : 2 * parameter.cell + 2].tolist()
+            requests.words[parameter.column] = [
                 NULL
                 if length < 0
-                else other.take(other.taker(data[start : start + length]), other.type_, dictionary)
+                else parameter.encoder(
+                    parameter.decoder(data[start : start + length]), parameter.type_, dictionary
+                )
                 for start, length in zip(starts, lengths, strict=True)
             ]
 
 
-class Replies(Protocol):
-    """Where the replies to a client's requests go."""
+class ReplySink(Protocol):
+    """Sink of the replies to a client's requests."""
 
     def write(self, data: bytes) -> None:
-        """Send something at once."""
+        """Send bytes immediately."""
 
-    def took(self, text: str, seconds: float) -> None:
-        """Note a statement that has taken long."""
+    def log_if_slow(self, text: str, seconds: float) -> None:
+        """Log a statement that ran for ``seconds`` if it was slow."""
 
     def leave(self, data: bytes = b"") -> None:
-        """End what :meth:`Source.join` began; ``data`` is still to be done."""
+        """End the batch that :meth:`Source.join` began. ``data`` holds requests that have not run."""
 
 
 class Source(Protocol):
-    """One connection's way in."""
+    """The receiving side of a connection."""
 
-    number: int
-    """Of the socket, as the system knows it."""
-    form: Form | None
-    """Of the requests that the client is likely to send."""
-
-    @property
-    def lane(self) -> Replies:
-        """Where replies go."""
+    fd: int
+    """File descriptor of the socket."""
+    template: InsertTemplate | None
+    """Template of the request that the client is likely to send next."""
 
     @property
-    def free_number(self) -> int:
-        """The number, if a write there follows all that has been sent; else -1."""
+    def fast_path(self) -> ReplySink:
+        """The sink of the replies."""
+
+    @property
+    def writable_fd(self) -> int:
+        """File descriptor if all earlier replies have been sent, else -1."""
 
     def read(self) -> None:
-        """Read and hand on what the client has sent."""
+        """Read the available bytes and pass them on."""
 
-    def came(self, data: bytes, count: int) -> None:
-        """Hand on ``count`` bytes; a negative count is an error number."""
+    def receive(self, data: bytes, count: int) -> None:
+        """Pass on ``count`` received bytes. A negative count is a negated errno."""
 
     def join(self) -> Session:
-        """Hold back what comes next, while a request is done with those of other clients."""
+        """Return the session, and hold later requests back until :meth:`ReplySink.leave`."""
 
 
-class Forms:
-    """The forms that clients have sent, and what reads and answers requests of a form."""
+class BatchReader:
+    """Templates of the INSERTs that clients send, and the batched reading of requests."""
 
-    def __init__(self, turns: Turns, limits: Limits) -> None:
-        self.turns = turns
+    def __init__(self, engine_thread: EngineThread, limits: Limits) -> None:
+        self.engine_thread = engine_thread
         self.limits = limits
-        self._forms: dict[tuple[object, ...], Form] = {}
-        self._tried = -PATIENCE
-        self._ready = False
+        self._templates: dict[tuple[object, ...], InsertTemplate] = {}
+        self._last_check = -READY_CHECK_INTERVAL
+        self._is_compiled = False
         self.sockets: Sockets | None = None
 
-    def of(self, usual: Usual, recipe: "Recipe", version: int, reply: bytes) -> Form | None:
-        """The form of a request; None if it has none, or there is nothing to read it by, yet."""
-        if usual.prepared is None or not len(usual.takers) == len(recipe.cells) == recipe.values:
+    def find_template(
+        self, statement: CachedStatement, insert_plan: "InsertPlan", version: int, reply: bytes
+    ) -> InsertTemplate | None:
+        """Return the template of a statement.
+
+        None if the statement has none or the socket loops are not compiled yet.
+        """
+        if (
+            statement.prepared is None
+            or not len(statement.decoders) == len(insert_plan.cells) == insert_plan.parameter_count
+        ):
             return None
         if not self._is_ready():
             return None
-        known = usual.known
-        key = (id(recipe), version, usual.text, known.head, known.tail, usual.prepared.parameters)
-        form = self._forms.get(key)
-        if form is None:
-            if len(self._forms) >= MOST_FORMS:
-                self._forms.clear()
-            form = self._forms[key] = Form.of(usual, recipe, version, reply)
-        return form
+        request = statement.request_template
+        key = (
+            id(insert_plan),
+            version,
+            statement.text,
+            request.head,
+            request.tail,
+            statement.prepared.parameter_oids,
+        )
+        template = self._templates.get(key)
+        if template is None:
+            if len(self._templates) >= MAX_TEMPLATES:
+                self._templates.clear()
+            template = self._templates[key] = InsertTemplate.from_statement(
+                statement, insert_plan, version, reply
+            )
+        return template
 
     def _is_ready(self) -> bool:
-        if not self._ready and time.monotonic() >= self._tried + PATIENCE:
-            self._tried = time.monotonic()
+        if not self._is_compiled and time.monotonic() >= self._last_check + READY_CHECK_INTERVAL:
+            self._last_check = time.monotonic()
             try:
                 self.sockets = self.sockets or Sockets()
-                self._ready = self.sockets.ready()
+                self._is_compiled = self.sockets.is_ready()
             except InternalError:
-                self._tried = float("inf")
-        return self._ready
+                self._last_check = float("inf")
+        return self._is_compiled
 
-    def read(self, form: Form, wires: "Sequence[Source]") -> None:
-        """Read what has come from some clients, who send requests of a form, and have it be done."""
-        if len(wires) <= FEW:
-            for wire in wires:
-                wire.read()
+    def read_batch(self, template: InsertTemplate, sources: "Sequence[Source]") -> None:
+        """Receive from clients that are likely to send requests of a template, and submit these as one job.
+
+        What does not match the template is passed to the clients' sources.
+        """
+        if len(sources) <= MAX_UNBATCHED_CLIENTS:
+            for source in sources:
+                source.read()
             return
         assert self.sockets is not None
-        parts = self.sockets.receive([wire.number for wire in wires])
+        parts = self.sockets.receive([wire.fd for wire in sources])
         data = self.sockets.data
-        found = self.sockets.read(form.pattern)
-        counts = found.counts.tolist()
-        alike = []
-        for wire, (start, length), count in zip(wires, parts, counts, strict=True):
+        requests = self.sockets.decode(template.pattern)
+        counts = requests.counts.tolist()
+        matching = []
+        for source, (start, length), count in zip(sources, parts, counts, strict=True):
             if count:
-                alike.append((wire, start, start + length))
+                matching.append((source, start, start + length))
             else:
-                wire.came(data[start : start + length], length)
-        if alike:
-            times = found.counts[found.counts > 0]
-            self.turns.take(Crowd(self, form, alike, times, found, data))
+                source.receive(data[start : start + length], length)
+        if matching:
+            request_counts = requests.counts[requests.counts > 0]
+            self.engine_thread.submit_job(
+                InsertBatch(self, template, matching, request_counts, requests, data)
+            )
 
 
-class Crowd:
-    """Requests of one form on their way to the engine and back: a job, and who wait for it."""
+class InsertBatch:
+    """A job for requests of one template from many clients."""
 
     rolls_back = commits = returns = False
 
     def __init__(
         self,
-        forms: Forms,
-        form: Form,
-        alike: "Sequence[tuple[Source, int, int]]",
-        times: Words,
-        found: Found,
+        reader: BatchReader,
+        template: InsertTemplate,
+        ranges: "Sequence[tuple[Source, int, int]]",
+        request_counts: Words,
+        requests: Requests,
         data: bytes,
     ) -> None:
-        """``alike``: clients, and what of ``data`` each has sent: so many (``times``) requests."""
-        self._forms, self._form, self._alike, self._times = forms, form, alike, times
-        self._found, self._data = found, data
-        self._begun = time.monotonic()
-        self.sessions: list[Session] = [wire.join() for wire, _, _ in alike]
+        """Create the job.
+
+        Args:
+            reader: The reader that received the requests.
+            template: Their template.
+            ranges: For each client its source, and the start and end of its requests in ``data``.
+            request_counts: Number of requests of each client, int64[n].
+            requests: The decoded requests.
+            data: The received bytes of all clients.
+        """
+        self._reader, self._template, self._ranges, self._request_counts = (
+            reader,
+            template,
+            ranges,
+            request_counts,
+        )
+        self._requests, self._data = requests, data
+        self._start_time = time.monotonic()
+        self.sessions: list[Session] = [wire.join() for wire, _, _ in ranges]
         self.session = self.sessions[0]
 
-    # As a job
+    # The job
 
     def work(self) -> None:
         """See Job."""
-        raise ApartError("statements of several sessions are done one by one")
+        raise BatchSplitError("statements of several sessions are done one by one")
 
-    def gathers(self, engine: "Engine") -> bool:
+    def may_share_step(self, engine: "Engine") -> bool:
         """See Job."""
         return True
 
-    def ready(self, engine: "Engine") -> "Ready | Keyed | Merged | None":
+    def prepare_change(self, engine: "Engine") -> "PreparedInsert | KeyedChange | UpsertRow | None":
         """See Job."""
-        if self._form.version != engine.catalog.version:
+        if self._template.version != engine.catalog.version:
             return None
-        self._form.fill(self._found, self._data, engine.executor.dictionary)
-        return Ready(self._form.recipe.entry.name, self._found.words, None, many=True)
+        self._template.encode_parameters(self._requests, self._data, engine.executor.dictionary)
+        return PreparedInsert(
+            self._template.insert_plan.entry.name, self._requests.words, None, has_statement_per_row=True
+        )
 
     def is_light(self, engine: "Engine") -> bool:
         """See Job."""
@@ -243,32 +299,32 @@ class Crowd:
 
     def succeed(self, result: Any) -> None:
         """See Job."""
-        self._forms.turns.finished(self._answer)
+        self._reader.engine_thread.call_soon(self._send_replies)
 
     def fail(self, error: BaseException) -> None:
-        """See Job: each statement is done again, with those of other sessions, and has its own error."""
-        self._forms.turns.finished(self._part)
+        """See Job. Each statement runs again on its own, so that it gets its own error."""
+        self._reader.engine_thread.call_soon(self._run_separately)
 
-    # As what is sent
+    # Replies
 
-    def _answer(self) -> None:
-        """All of it is done."""
-        if (took := time.monotonic() - self._begun) >= self._forms.limits.slow:
-            for wire, _, _ in self._alike:
-                wire.lane.took(self._form.text, took)
-        reply = self._form.reply
-        sockets = self._forms.sockets
+    def _send_replies(self) -> None:
+        if (seconds := time.monotonic() - self._start_time) >= self._reader.limits.slow:
+            for source, _, _ in self._ranges:
+                source.fast_path.log_if_slow(self._template.text, seconds)
+        reply = self._template.reply
+        sockets = self._reader.sockets
         assert sockets is not None
-        numbers = [wire.free_number for wire, _, _ in self._alike]
-        sent = sockets.send(numbers, self._times, reply)
-        for (wire, _, _), count, times in zip(self._alike, sent, self._times.tolist(), strict=True):
-            if count < times * len(reply):
-                wire.lane.write((reply * times)[count:])
+        numbers = [wire.writable_fd for wire, _, _ in self._ranges]
+        sent_bytes = sockets.send(numbers, self._request_counts, reply)
+        for (source, _, _), count, request_count in zip(
+            self._ranges, sent_bytes, self._request_counts.tolist(), strict=True
+        ):
+            if count < request_count * len(reply):
+                source.fast_path.write((reply * request_count)[count:])
             else:
-                wire.form = self._form
-            wire.lane.leave()
+                source.template = self._template
+            source.fast_path.leave()
 
-    def _part(self) -> None:
-        """It has not been done."""
-        for wire, start, end in self._alike:
-            wire.lane.leave(self._data[start:end])
+    def _run_separately(self) -> None:
+        for source, start, end in self._ranges:
+            source.fast_path.leave(self._data[start:end])

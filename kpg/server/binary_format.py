@@ -17,17 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.system.oids import type_facts
-from kpg.runtime.convert.python_values import written
+from kpg.runtime.convert.python_values import format_values
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.types import NULL, OID, SPELLED_KINDS, XID, Kind, Type, range_of
+from kpg.runtime.types import NULL, OID, TEXT_FORM_KINDS, XID, Kind, Type, range_of
 from kpg.runtime.values import codec_of
-from kpg.runtime.values.codec import output_of
-from kpg.runtime.values.intervals import Interval, of_microseconds
+from kpg.runtime.values.codec import output_function
+from kpg.runtime.values.intervals import Interval, from_microseconds
 from kpg.runtime.values.networks import Network, mac_bytes
-from kpg.runtime.values.ranges import FIRST, LAST, Ranges
+from kpg.runtime.values.ranges import AFTER_ALL, BEFORE_ALL, Ranges
 from kpg.runtime.values.style_output import writer_of as style_writer_of
-from kpg.runtime.values.styles import PLAIN as PLAIN_STYLE
-from kpg.runtime.values.styles import Style, depends
+from kpg.runtime.values.styles import DEFAULT_STYLE as PLAIN_STYLE
+from kpg.runtime.values.styles import Style, has_style_output
 from kpg.runtime.values.words import EARLIEST, LATEST
 
 Writer = Callable[[Any], bytes]
@@ -36,39 +36,40 @@ Writer = Callable[[Any], bytes]
 EPOCH_DAYS: Final = 10_957
 """Days from 1970-01-01 to 2000-01-01."""
 EPOCH: Final = EPOCH_DAYS * 86_400_000_000
-"""The same in microseconds."""
-NEGATIVE, NAN, INFINITE, LESS = 0x4000, 0xC000, 0xD000, 0xF000
-"""What a NUMERIC's sign may be beside 0."""
+"""Microseconds from 1970-01-01 to 2000-01-01."""
+NEGATIVE, NAN, INFINITE, NEGATIVE_INFINITE = 0x4000, 0xC000, 0xD000, 0xF000
+"""Sign codes of NUMERIC besides 0."""
 INFINITE_SCALE: Final = 0x20
-"""The scale that Postgres writes for a NUMERIC that is infinite."""
-ENDS_OF_FORMS: Final = {"i": (-(2**31), 2**31 - 1), "q": (-(2**63), 2**63 - 1)}
+"""Scale that Postgres writes for an infinite NUMERIC."""
+INTEGER_BOUNDS: Final = {"i": (-(2**31), 2**31 - 1), "q": (-(2**63), 2**63 - 1)}
+"""Smallest and largest integer of each ``struct`` format."""
 
 
-def writer_of(type_: Type) -> Writer:
-    """From a value to its binary form."""
+def binary_writer(type_: Type) -> Writer:
+    """Return the function from a value of a type to its binary format."""
     match type_.kind:
         case Kind.BIGINT if type_ in (OID, XID):
             return struct.Struct("!I").pack
         case Kind.BOOLEAN | Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT | Kind.REAL | Kind.DOUBLE:
-            return struct.Struct(PLAIN[type_.kind]).pack
+            return struct.Struct(STRUCT_FORMATS[type_.kind]).pack
         case Kind.DATE:
-            return _moment("i", EPOCH_DAYS)
+            return _epoch_writer("i", EPOCH_DAYS)
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
-            return _moment("q", EPOCH)
+            return _epoch_writer("q", EPOCH)
         case Kind.TID:
             return lambda value: struct.pack("!IH", value >> 16, value & 0xFFFF)
         case Kind.TIME:
             return struct.Struct("!q").pack
         case Kind.INTERVAL:
-            return _interval
+            return _write_interval
         case Kind.INTERVAL_DAY:
-            return lambda value: _interval(of_microseconds(value))
+            return lambda value: _write_interval(from_microseconds(value))
         case Kind.INTERVAL_MONTH:
-            return lambda value: _interval(Interval(value, 0, 0))
+            return lambda value: _write_interval(Interval(value, 0, 0))
         case Kind.DECIMAL:
-            return lambda value: _numeric(Decimal(value).scaleb(-type_.scale), type_.scale)
+            return lambda value: _write_numeric(Decimal(value).scaleb(-type_.scale), type_.scale)
         case Kind.NUMERIC:
-            return lambda value: _numeric(value, type_.scale if type_.precision else None)
+            return lambda value: _write_numeric(value, type_.scale if type_.precision else None)
         case Kind.UUID:
             return lambda value: uuid.UUID(value).bytes
         case Kind.BYTEA:
@@ -80,14 +81,14 @@ def writer_of(type_: Type) -> Writer:
             return _array_writer(type_)
         case Kind.RECORD:
             return _record_writer(type_)
-        case _ if type_.kind in SPELLED_KINDS:
-            return form_writer_of(type_, writer_of)
+        case _ if type_.kind in TEXT_FORM_KINDS:
+            return text_form_writer(type_, binary_writer)
         case _:
             shown = codec_of(type_).show
             return lambda value: shown(value).encode()
 
 
-PLAIN: Final = {
+STRUCT_FORMATS: Final = {
     Kind.BOOLEAN: "!?",
     Kind.SMALLINT: "!h",
     Kind.INTEGER: "!i",
@@ -95,27 +96,28 @@ PLAIN: Final = {
     Kind.REAL: "!f",
     Kind.DOUBLE: "!d",
 }
+"""``struct`` formats of the fixed-width types."""
 
 
-def _moment(form: str, epoch: int) -> Writer:
-    """Of days or microseconds since 2000; the infinities are the ends of what the form holds."""
-    layout = struct.Struct("!" + form)
-    least, most = ENDS_OF_FORMS[form]
-    ends = {EARLIEST: layout.pack(least), LATEST: layout.pack(most)}
-    return lambda value: ends.get(value) or layout.pack(value - epoch)
+def _epoch_writer(format_: str, epoch: int) -> Writer:
+    """Return a writer of days or microseconds since 2000-01-01. Infinities are the bounds of the format."""
+    layout = struct.Struct("!" + format_)
+    minimum, maximum = INTEGER_BOUNDS[format_]
+    infinities = {EARLIEST: layout.pack(minimum), LATEST: layout.pack(maximum)}
+    return lambda value: infinities.get(value) or layout.pack(value - epoch)
 
 
-def _interval(value: Interval) -> bytes:
+def _write_interval(value: Interval) -> bytes:
     return struct.pack("!qii", value.microseconds, value.days, value.months)
 
 
-def _numeric(value: Decimal, scale: int | None) -> bytes:
+def _write_numeric(value: Decimal, scale: int | None) -> bytes:
     if not value.is_finite():
-        sign = NAN if value.is_nan() else LESS if value < 0 else INFINITE
+        sign = NAN if value.is_nan() else NEGATIVE_INFINITE if value < 0 else INFINITE
         return struct.pack("!hhHh", 0, 0, sign, 0 if sign == NAN else INFINITE_SCALE)
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
-    shown = max(0, -exponent) if scale is None else scale
+    display_scale = max(0, -exponent) if scale is None else scale
     text = "".join(map(str, digits))
     whole, fraction = (text + "0" * exponent, "") if exponent >= 0 else (text[:exponent], text[exponent:])
     if exponent < 0:
@@ -133,63 +135,66 @@ def _numeric(value: Decimal, scale: int | None) -> bytes:
     if not groups:
         weight = 0
     kind = NEGATIVE if sign and groups else 0
-    return struct.pack(f"!hhHh{len(groups)}h", len(groups), weight, kind, shown, *groups)
+    return struct.pack(f"!hhHh{len(groups)}h", len(groups), weight, kind, display_scale, *groups)
 
 
-def _framed(field: bytes | None) -> bytes:
+def _length_prefixed(field: bytes | None) -> bytes:
     return b"\xff\xff\xff\xff" if field is None else struct.pack("!i", len(field)) + field
 
 
 def _array_writer(type_: Type) -> Writer:
     (element,) = type_.parts
-    write, number = writer_of(element), type_facts(element)[2]
+    write, number = binary_writer(element), type_facts(element)[2]
 
-    def written(value: Any) -> bytes:
+    def write_array(value: Any) -> bytes:
         nulls = any(item is None for item in value.items)
         head = struct.pack("!iiI", len(value.shape), nulls, number)
-        bounds = b"".join(map(struct.Struct("!ii").pack, value.shape, value.firsts))
-        items = (_framed(None if item is None else write(item)) for item in value.items)
+        bounds = b"".join(map(struct.Struct("!ii").pack, value.shape, value.lower_bounds))
+        items = (_length_prefixed(None if item is None else write(item)) for item in value.items)
         return head + bounds + b"".join(items)
 
-    return written
+    return write_array
 
 
 def _record_writer(type_: Type) -> Writer:
-    writers = [(writer_of(part), type_facts(part)[2]) for part in type_.parts]
+    writers = [(binary_writer(part), type_facts(part)[2]) for part in type_.parts]
 
-    def written(value: Any) -> bytes:
+    def write_record(value: Any) -> bytes:
         fields = [struct.pack("!i", len(writers))]
         for item, (write, number) in zip(value, writers, strict=True):
-            fields.append(struct.pack("!I", number) + _framed(None if item is None else write(item)))
+            fields.append(struct.pack("!I", number) + _length_prefixed(None if item is None else write(item)))
         return b"".join(fields)
 
-    return written
+    return write_record
 
 
-FAMILIES: Final = {4: 2, 6: 3}
-"""What Postgres writes for the version of an address."""
+FAMILY_CODES: Final = {4: 2, 6: 3}
+"""Postgres' codes of IP versions."""
 EMPTY, LOWER_INCLUSIVE, UPPER_INCLUSIVE, LOWER_INFINITE, UPPER_INFINITE = 1, 2, 4, 8, 16
-"""The flags of a range."""
+"""Flags of a range."""
 
 
-def form_writer_of(type_: Type, plain: Callable[[Type], Writer]) -> Writer:
-    """From a value to its binary form; ``plain`` gives that of other types."""
+def text_form_writer(type_: Type, writer_for: Callable[[Type], Writer]) -> Writer:
+    """Return the binary writer of a type whose Python values are texts, tuples or addresses.
+
+    ``writer_for`` returns the writers of element types.
+    """
     match type_.kind:
         case Kind.BIT | Kind.VARBIT:
-            return _bits
+            return _write_bits
         case Kind.TIMETZ:
             return lambda value: struct.pack("!qi", value[0], -value[1])
         case Kind.PG_LSN:
             return struct.Struct("!Q").pack
         case Kind.INET | Kind.CIDR:
-            return lambda value: _address(value, network=type_.kind is Kind.CIDR)
+            return lambda value: _write_address(value, network=type_.kind is Kind.CIDR)
         case Kind.MACADDR | Kind.MACADDR8:
             return mac_bytes
         case Kind.RANGE:
-            bound = plain(type_.parts[0])
-            return lambda value: _range(value, bound)
+            bound = writer_for(type_.parts[0])
+            return lambda value: _write_range(value, bound)
         case Kind.MULTIRANGE:
-            inner = form_writer_of(range_of(type_.parts[0]), plain)
+            inner = text_form_writer(range_of(type_.parts[0]), writer_for)
             return lambda value: (
                 struct.pack("!i", len(value))
                 + b"".join(struct.pack("!i", len(one)) + one for one in (inner((pair,)) for pair in value))
@@ -198,23 +203,23 @@ def form_writer_of(type_: Type, plain: Callable[[Type], Writer]) -> Writer:
             raise AssertionError(type_)
 
 
-def _bits(value: str) -> bytes:
+def _write_bits(value: str) -> bytes:
     size = -(-len(value) // 8)
     return struct.pack("!i", len(value)) + int(value.ljust(8 * size, "0") or "0", 2).to_bytes(size, "big")
 
 
-def _address(value: Network, *, network: bool) -> bytes:
+def _write_address(value: Network, *, network: bool) -> bytes:
     size = value.width // 8
-    head = bytes([FAMILIES[value.family], value.length, int(network), size])
+    head = bytes([FAMILY_CODES[value.family], value.length, int(network), size])
     return head + value.bits.to_bytes(size, "big")
 
 
-def _range(value: Ranges, bound: Writer) -> bytes:
+def _write_range(value: Ranges, bound: Writer) -> bytes:
     if not value:
         return bytes([EMPTY])
     ((start, end),) = value
-    flags = LOWER_INFINITE if start == FIRST else 0 if start[2] else LOWER_INCLUSIVE
-    flags |= UPPER_INFINITE if end == LAST else UPPER_INCLUSIVE if end[2] else 0
+    flags = LOWER_INFINITE if start == BEFORE_ALL else 0 if start[2] else LOWER_INCLUSIVE
+    flags |= UPPER_INFINITE if end == AFTER_ALL else UPPER_INCLUSIVE if end[2] else 0
     bounds = [bound(place[1]) for place in (start, end) if len(place) > 1]
     return bytes([flags]) + b"".join(struct.pack("!i", len(one)) + one for one in bounds)
 
@@ -223,36 +228,40 @@ Words = NDArray[np.int64]
 Fields = list[bytes | None]
 
 
-def fields_of(
+def encode_column(
     words: Words, type_: Type, format_: int, dictionary: Dictionary, style: Style = PLAIN_STYLE
 ) -> Fields:
-    """One column: format 0 is text, 1 binary."""
+    """Return the fields of one column of words; format 0 is text, 1 is binary."""
     if type_.kind is Kind.VARCHAR:
         return [None if text is None else text.encode() for text in dictionary.decode(words)]
     if type_.is_integer and format_ == 0:
         return [None if word == NULL else b"%d" % word for word in words.tolist()]
-    write = writer_of(type_) if format_ else text_writer(type_, style)
-    return written(words, type_, dictionary, write)
+    write = binary_writer(type_) if format_ else text_writer(type_, style)
+    return format_values(words, type_, dictionary, write)
 
 
 def text_writer(type_: Type, style: Style = PLAIN_STYLE) -> Writer:
-    """From a value to its text, in a session's style."""
-    output = output_of(type_) if style is PLAIN_STYLE or not depends(type_) else style_writer_of(type_, style)
+    """Return the function from a value of a type to its text in the session's style."""
+    output = (
+        output_function(type_)
+        if style is PLAIN_STYLE or not has_style_output(type_)
+        else style_writer_of(type_, style)
+    )
     return lambda value: output(value).encode()
 
 
-def rows_of(
+def encode_rows(
     words: Words,
     types: Sequence[Type],
     formats: Sequence[int],
     dictionary: Dictionary,
     style: Style = PLAIN_STYLE,
 ) -> list[tuple[bytes | None, ...]]:
-    """Rows of fields."""
+    """Return rows of fields from words ``int64[w, n]``, with one format per column."""
     if not types:
         return [()] * words.shape[1]
     columns = [
-        fields_of(column, type_, format_, dictionary, style)
+        encode_column(column, type_, format_, dictionary, style)
         for column, type_, format_ in zip(words, types, formats, strict=True)
     ]
     return list(zip(*columns, strict=True))

@@ -20,128 +20,140 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kpg.api.result import Result, row_count
-from kpg.execute.scripts import is_light, word_of
+from kpg.api.result import Result, row_count_result
+from kpg.execute.scripts import command_of, is_light
 from kpg.runtime.errors import CanceledError
 from kpg.runtime.types import Type
 from kpg.server import messages, statement_cache
-from kpg.server.batched_inserts import Form, Forms
+from kpg.server.batched_inserts import BatchReader, InsertTemplate
 from kpg.server.interfaces import Services
-from kpg.server.messages import Pace
-from kpg.server.portal import Portal, Prepared, Usual, encoded, shape_of_result, spread
-from kpg.server.statement_cache import Request, again, name_at, request_at, taken
-from kpg.session.cancel import deadline_of
-from kpg.session.group_commit import Ready
+from kpg.server.messages import ChunkSizer
+from kpg.server.portal import (
+    CachedStatement,
+    Portal,
+    PreparedStatement,
+    encode_result,
+    expand_formats,
+    shape_of_result,
+)
+from kpg.server.statement_cache import Request, decode_values, match_request, read_request, statement_name_at
+from kpg.session.cancel import statement_deadline
+from kpg.session.group_commit import PreparedInsert
 from kpg.session.session import Session
 from kpg.session.transaction import State
 
 if TYPE_CHECKING:
-    from kpg.execute.changes.keyed_changes import Keyed, Merged
+    from kpg.execute.changes.keyed_changes import KeyedChange, UpsertRow
     from kpg.session.engine import Engine
 
 
-STATUS: Final = {State.NONE: "I", State.OPEN: "T", State.FAILED: "E"}
-FEW: Final = 2_000
-"""So many rows are a reply that is put together at once, if they are so little; more are sent in pieces."""
-LITTLE: Final = 1 << 20
-"""Bytes."""
-ONE: Final = row_count(1)
-"""What most INSERTs give."""
+STATUS_LETTERS: Final = {State.NONE: "I", State.OPEN: "T", State.FAILED: "E"}
+MAX_REPLY_ROWS: Final = 2_000
+"""Rows of a result that is sent as one reply; larger results are sent in chunks."""
+MAX_REPLY_BYTES: Final = 1 << 20
+"""Bytes of a result that is sent as one reply."""
+ONE_ROW: Final = row_count_result(1)
+"""Result of an INSERT of one row."""
 
 
-class LaneClient(Protocol):
-    """What the fast path uses of a client."""
+class FastPathClient(Protocol):
+    """The client's interface to the fast path."""
 
     session: Session | None
     busy: bool
-    """Whether a request is being done or answered."""
+    """Whether a request is running or its reply is being sent."""
 
     @property
     def server(self) -> Services:
         """The server's services."""
 
     @property
-    def unsent(self) -> int:
-        """Bytes that the client has not taken."""
+    def unsent_bytes(self) -> int:
+        """Bytes that the socket has not accepted yet."""
 
     def write(self, data: bytes) -> None:
-        """Send at once."""
+        """Send bytes immediately."""
 
     def send(self, data: bytes) -> None:
-        """Send with what follows, before the next message is waited for."""
+        """Buffer bytes, which are sent before the next message is read."""
 
-    def send_rows(self, portal: Portal, most: int) -> Awaitable[int]:
-        """Send up to ``most`` rows (0: all) of a portal, and return how many."""
+    def send_rows(self, portal: Portal, limit: int) -> Awaitable[int]:
+        """Send up to ``limit`` rows (0: all) of a portal, and return their number."""
 
-    def rest(self) -> None:
-        """Note that the request is done, and cannot be canceled any more."""
+    def end_request(self) -> None:
+        """End the request. A later cancellation does not affect the next one."""
 
-    def took(self, text: str, seconds: float) -> None:
-        """Log a statement if it took long."""
+    def log_if_slow(self, text: str, seconds: float) -> None:
+        """Log a statement that ran for ``seconds`` if it was slow."""
 
-    def fail(self) -> Awaitable[None]:
+    def fail_transaction(self) -> Awaitable[None]:
         """Mark the open transaction as failed."""
 
-    def prepared(self, name: str) -> Prepared | None:
+    def prepared_statement(self, name: str) -> PreparedStatement | None:
         """Return the prepared statement of a name."""
 
-    def goes_on_as(self, name: str, prepared: Prepared | None) -> bool:
-        """Return whether a name still has a prepared statement, with the columns that its client knows."""
+    def is_current(self, name: str, prepared: PreparedStatement | None) -> bool:
+        """Return whether a name still has this prepared statement, with the columns that the client knows."""
 
-    def asked(self, request: Request) -> tuple[str, list[Any] | None] | None:
-        """Return the text and the values of a request, if it may be run from these."""
+    def request_text_and_values(self, request: Request) -> tuple[str, list[Any] | None] | None:
+        """Return the text and Python values of a request for the plan cache; None if it cannot use the cache."""
 
 
-class Reply:
-    """One request on its way to the engine and back: a job, and who waits for it."""
+class FastPathRequest:
+    """A request of the fast path: a job for the engine, and then its reply."""
 
     __slots__ = (
-        "_before",
-        "_begun",
         "_error",
-        "_lane",
+        "_notices",
         "_outcome",
-        "_ready",
+        "_reader",
+        "_start_time",
         "_state",
+        "_status_message",
         "_values",
         "client",
         "commits",
-        "data",
-        "form",
-        "long",
+        "large_result",
+        "reply",
         "returns",
         "rolls_back",
         "session",
+        "statement",
         "stop",
-        "usual",
+        "template",
     )
 
     def __init__(
-        self, lane: "Lane", client: LaneClient, usual: Usual, values: list[Any] | None, stop: int
+        self,
+        reader: "FastPathReader",
+        client: FastPathClient,
+        statement: CachedStatement,
+        values: list[Any] | None,
+        stop: int,
     ) -> None:
         assert client.session is not None
         self.session = client.session
-        self.session.asked = usual.text
+        self.session.last_query = statement.text
         self.rolls_back = self.commits = self.returns = False
         self.client = client
-        self.data: bytes | None = None
+        self.reply: bytes | None = None
         """The reply, once it is complete."""
-        self.form: Form | None = None
-        """What its statement is one of, if it was done as such."""
-        self.long: Result | None = None
-        """Rows that are too many to be sent at once."""
+        self.template: InsertTemplate | None = None
+        """Template of the statement, if it ran by a cached insert plan."""
+        self.large_result: Result | None = None
+        """Rows that are too many for one reply."""
         self.stop = stop
-        """Where the request ends in what has come."""
-        self._lane = lane
-        self.usual = usual
+        """End of the request in the received bytes."""
+        self._reader = reader
+        self.statement = statement
         self._values = values
-        self._begun = time.monotonic()
-        self._ready = self._before = b""
+        self._start_time = time.monotonic()
+        self._status_message = self._notices = b""
         self._outcome: Result | bytes | None = None
         self._error: BaseException | None = None
         self._state = State.NONE
 
-    # As a job
+    # The job
 
     @property
     def sessions(self) -> None:
@@ -149,216 +161,237 @@ class Reply:
 
     def work(self) -> bytes | Result | None:
         """See Job."""
-        engine = self.client.server.hub.engine
-        dictionary, kept = engine.executor.dictionary, True
+        engine = self.client.server.session_manager.engine
+        dictionary, keeps_strings = engine.executor.dictionary, True
         dictionary.begin_reply()
         try:
-            answer = self._answered(engine, self.session.answer(engine, self.usual.text, self._values))
-            kept = isinstance(answer, Result)
+            answer = self._encode_reply(
+                engine, self.session.run_text(engine, self.statement.text, self._values)
+            )
+            keeps_strings = isinstance(answer, Result)
         finally:
-            dictionary.end_reply(kept=kept)
+            dictionary.end_reply(keep=keeps_strings)
         return answer
 
-    def gathers(self, engine: "Engine") -> bool:
+    def may_share_step(self, engine: "Engine") -> bool:
         """See Job."""
-        adds = self.usual.adds
+        adds = self.statement.only_inserts
         return adds if isinstance(adds, bool) else adds(engine)
 
-    def ready(self, engine: "Engine") -> "Ready | Keyed | Merged | None":
+    def prepare_change(self, engine: "Engine") -> "PreparedInsert | KeyedChange | UpsertRow | None":
         """See Job."""
-        usual = self.usual
-        if usual.adds is False:
+        statement = self.statement
+        if statement.only_inserts is False:
             return None
-        ready = self.session.rows(engine, usual.text, self._values, ONE)
-        if isinstance(ready, Ready) and ready.recipe is not None:
-            version, reply = engine.catalog.version, counted(usual.word, 1, State.NONE, True, usual.described)
-            self.form = self.client.server.forms.of(usual, ready.recipe, version, reply)
+        ready = self.session.prepare_change(engine, statement.text, self._values, ONE_ROW)
+        if isinstance(ready, PreparedInsert) and ready.insert_plan is not None:
+            version, reply = (
+                engine.catalog.version,
+                count_reply(statement.verb, 1, State.NONE, True, statement.is_described),
+            )
+            self.template = self.client.server.batch_reader.find_template(
+                statement, ready.insert_plan, version, reply
+            )
         return ready
 
     @property
-    def is_plain(self) -> bool:
-        """Whether it has gone well, outside of transactions."""
+    def is_plain_success(self) -> bool:
+        """Whether the request succeeded outside of a transaction."""
         return self._error is None and self._state is State.NONE
 
     def is_light(self, engine: "Engine") -> bool:
         """See Job."""
-        return self.usual.adds is True or is_light(self.usual.text, engine)
+        return self.statement.only_inserts is True or is_light(self.statement.text, engine)
 
     def begin(self) -> bool:
-        """See Job: it is wanted, whatever has become of the client: others may see its effect."""
+        """See Job. It runs even if the client has disconnected, as its effect is visible to others."""
         return True
 
     def succeed(self, result: Any) -> None:
         """See Job."""
         self._outcome = result
         self._state = self.session.transactions.state
-        self.client.server.turns.finished(self._finish)
+        self.client.server.engine_thread.call_soon(self._finish)
 
     def fail(self, error: BaseException) -> None:
         """See Job."""
         self._error = error
         self._state = self.session.transactions.state
-        self.client.server.turns.finished(self._finish)
+        self.client.server.engine_thread.call_soon(self._finish)
 
-    # As what is sent
+    # The reply
 
-    def _answered(self, engine: "Engine", outcome: Result | None) -> bytes | Result | None:
-        """What is sent; an outcome that is a mere count, or too long, as it is."""
+    def _encode_reply(self, engine: "Engine", outcome: Result | None) -> bytes | Result | None:
+        """Return the reply; a result that is only a count or too large is returned unchanged."""
         shape = shape_of_result(outcome)
-        if outcome is None or shape is None or len(outcome) > FEW:
+        if outcome is None or shape is None or len(outcome) > MAX_REPLY_ROWS:
             return outcome
-        formats = spread(self.usual.formats, len(outcome.types))
-        pace, place, parts = Pace(), 0, [self._head(outcome)]
-        while place < len(outcome):
-            if place and sum(map(len, parts)) > LITTLE:
+        formats = expand_formats(self.statement.result_formats, len(outcome.types))
+        sizer, start, parts = ChunkSizer(), 0, [self._row_header(outcome)]
+        while start < len(outcome):
+            if start and sum(map(len, parts)) > MAX_REPLY_BYTES:
                 return outcome
-            stop = place + pace.rows
-            rows = encoded(outcome, place, stop, formats, engine.executor.dictionary, engine.catalog.style)
-            parts.append(messages.data(rows))
-            pace.took(len(rows), len(parts[-1]))
-            place = stop
-        parts.append(completed(statement_cache.tag_of(self.usual.word, outcome)))
+            stop = start + sizer.rows
+            rows = encode_result(
+                outcome, start, stop, formats, engine.executor.dictionary, engine.catalog.style
+            )
+            parts.append(messages.data_rows(rows))
+            sizer.record_chunk(len(rows), len(parts[-1]))
+            start = stop
+        parts.append(command_complete(statement_cache.row_count_tag(self.statement.verb, outcome)))
         return b"".join(parts)
 
-    def _head(self, outcome: Result) -> bytes:
-        """What comes before the rows."""
-        usual = self.usual
-        shown = usual.described or usual.prepared is None
-        formats = tuple(spread(usual.formats, len(outcome.types)))
+    def _row_header(self, outcome: Result) -> bytes:
+        """Return the messages before the rows."""
+        statement = self.statement
+        is_described = statement.is_described or statement.prepared is None
+        formats = tuple(expand_formats(statement.result_formats, len(outcome.types)))
         columns = tuple(outcome.columns), tuple(outcome.types)
-        shape = described(*columns, formats, outcome.origins) if shown else b""
-        return shape if usual.prepared is None else messages.BOUND + shape
+        description = row_description(*columns, formats, outcome.origins) if is_described else b""
+        return description if statement.prepared is None else messages.BIND_COMPLETE + description
 
     def _finish(self) -> None:
-        """The engine is done with it."""
-        outcome, usual = self._outcome, self.usual
-        if (took := time.monotonic() - self._begun) >= self.client.server.limits.slow:
-            self.client.took(usual.text, took)
-        prepared = usual.prepared is not None
+        """Build the reply, after the engine has run the request."""
+        outcome, statement = self._outcome, self.statement
+        if (seconds := time.monotonic() - self._start_time) >= self.client.server.limits.slow:
+            self.client.log_if_slow(statement.text, seconds)
+        is_prepared = statement.prepared is not None
         if self._error is not None:
-            failure = messages.failure(self._error) + messages.ready(STATUS[self._state])
-            self.data = (messages.BOUND if prepared else b"") + failure
+            failure = messages.error_response(self._error) + messages.ready_for_query(
+                STATUS_LETTERS[self._state]
+            )
+            self.reply = (messages.BIND_COMPLETE if is_prepared else b"") + failure
         elif isinstance(outcome, bytes):
-            self.data = outcome + messages.ready(STATUS[self._state])
+            self.reply = outcome + messages.ready_for_query(STATUS_LETTERS[self._state])
         elif outcome is None or outcome.is_count:
             count = 0 if outcome is None else outcome.affected
-            self.data = counted(usual.word, count, self._state, prepared, usual.described)
+            self.reply = count_reply(statement.verb, count, self._state, is_prepared, statement.is_described)
         else:
-            self.long = outcome
-            self._ready = messages.ready(STATUS[self._state])
+            self.large_result = outcome
+            self._status_message = messages.ready_for_query(STATUS_LETTERS[self._state])
         if self.session.notices:
-            said = messages.said(self.session)
-            self.data, self._before = (None, said) if self.data is None else (said + self.data, b"")
-        self._lane.done()
+            notices = messages.take_notices(self.session)
+            self.reply, self._notices = (None, notices) if self.reply is None else (notices + self.reply, b"")
+        self._reader.send_replies()
 
-    def send_long(self) -> None:
-        """Send many rows as fast as the client takes them."""
-        outcome, self.long = self.long, None
+    def send_large_result(self) -> None:
+        """Send a large result as fast as the client reads it."""
+        outcome, self.large_result = self.large_result, None
         assert outcome is not None
-        self.client.server.look_after(self._send(outcome))
+        self.client.server.start_task(self._stream_rows(outcome))
 
-    async def _send(self, outcome: Result) -> None:
-        portal = Portal(None, self.usual.formats)
-        portal.outcome, portal.ran = outcome, True
-        self.session.deadline = deadline_of(self.session)
+    async def _stream_rows(self, outcome: Result) -> None:
+        portal = Portal(None, self.statement.result_formats)
+        portal.outcome, portal.has_run = outcome, True
+        self.session.deadline = statement_deadline(self.session)
         try:
-            self.client.send(self._before + self._head(outcome))
+            self.client.send(self._notices + self._row_header(outcome))
             await self.client.send_rows(portal, 0)
-            self.data = completed(statement_cache.tag_of(self.usual.word, outcome)) + self._ready
+            self.reply = (
+                command_complete(statement_cache.row_count_tag(self.statement.verb, outcome))
+                + self._status_message
+            )
         except ConnectionError:
-            # The client has gone: its task is told so, too.
-            self.data = b""
+            # The client has disconnected, which its task notices too.
+            self.reply = b""
         except CanceledError as error:
-            await self.client.fail()
-            self.data = messages.failure(error) + messages.ready(STATUS[self.session.transactions.state])
+            await self.client.fail_transaction()
+            self.reply = messages.error_response(error) + messages.ready_for_query(
+                STATUS_LETTERS[self.session.transactions.state]
+            )
         finally:
             self.session.deadline = 0.0
-            self._lane.done()
+            self._reader.send_replies()
 
 
 @lru_cache(256)
-def completed(tag: str) -> bytes:
-    """CommandComplete."""
-    return messages.complete(tag)
+def command_complete(tag: str) -> bytes:
+    """Return CommandComplete."""
+    return messages.command_complete(tag)
 
 
 @lru_cache(1024)
-def counted(word: str, count: int, state: State, prepared: bool, described: bool) -> bytes:
-    """The whole reply to a statement that gives a count."""
-    head = (messages.BOUND if prepared else b"") + (messages.NO_DATA if described else b"")
-    return head + completed(f"{statement_cache.TAGS[word]} {count}") + messages.ready(STATUS[state])
+def count_reply(verb: str, count: int, state: State, is_prepared: bool, is_described: bool) -> bytes:
+    """Return the complete reply to a statement whose result is a count."""
+    head = (messages.BIND_COMPLETE if is_prepared else b"") + (messages.NO_DATA if is_described else b"")
+    return (
+        head
+        + command_complete(f"{statement_cache.TAGS[verb]} {count}")
+        + messages.ready_for_query(STATUS_LETTERS[state])
+    )
 
 
 @lru_cache(256)
-def described(
+def row_description(
     names: tuple[str, ...],
     types: tuple[Type, ...],
     formats: tuple[int, ...],
     origins: tuple[tuple[str, int], ...],
 ) -> bytes:
-    """RowDescription."""
-    return messages.description(names, types, formats, origins)
+    """Return RowDescription."""
+    return messages.row_description(names, types, formats, origins)
 
 
-MOST_UNSENT: Final = 1 << 16
-MOST_HELD: Final = 1 << 20
-"""Bytes that a client has not taken, and that it has sent ahead, while requests are taken here."""
+MAX_UNSENT_BYTES: Final = 1 << 16
+"""Unsent bytes of a client up to which the fast path serves it."""
+MAX_PENDING_BYTES: Final = 1 << 20
+"""Bytes that a client may send ahead before its socket is paused."""
 
-MOST_USUAL: Final = 64
-"""Statements of a client whose way is remembered."""
+MAX_STATEMENTS: Final = 64
+"""Prepared statements that are cached per client."""
 
 
-class Lane(asyncio.StreamReader):
-    """What a client's bytes come through."""
+class FastPathReader(asyncio.StreamReader):
+    """Stream reader that serves repeated requests and leaves other bytes to the client's task."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
-        self._client: LaneClient | None = None
-        self._held: list[bytes] = []
-        self._replies: deque[Reply] = deque()
-        self._at_end = self._joined = False
-        self._form: Form | None = None
-        self._formed: Usual | None = None
-        """The form of the last request's statement, if it has one."""
-        self._usual: dict[bytes, Usual] = {}
-        """Prepared statements that have come, by name."""
-        self.wire: Wire | None = None
-        """What reads from the client, if not the transport."""
-        self.left: Callable[[], object] | None = None
-        """Called when the client has gone."""
+        self._client: FastPathClient | None = None
+        self._pending: list[bytes] = []
+        self._requests: deque[FastPathRequest] = deque()
+        self._at_end = self._is_in_batch = False
+        self._template: InsertTemplate | None = None
+        self._template_statement: CachedStatement | None = None
+        """The last request's statement, if it has a template."""
+        self._statements: dict[bytes, CachedStatement] = {}
+        """Cached statements by the name of the prepared statement."""
+        self.socket: ClientSocket | None = None
+        """The socket that reads in place of the transport, if any."""
+        self.on_disconnect: Callable[[], object] | None = None
+        """Called when the client has disconnected."""
 
-    def open_for(self, client: LaneClient) -> None:
-        """The client's task waits for the next request, unless something has come already."""
+    def activate(self, client: FastPathClient) -> None:
+        """Serve the next requests, unless bytes for the client's task are buffered."""
         self._client = None if self._buffer else client  # type: ignore[attr-defined]
 
-    def adopted(self, wire: "Wire") -> None:
-        """Another reads from the client from now on than its transport, which has been paused."""
-        self.wire = self._transport = wire
-        if not self._paused:  # type: ignore[attr-defined]
-            wire.resume_reading()
+    def attach_socket(self, socket: "ClientSocket") -> None:
+        """Read by this socket instead of the transport, which has been paused."""
+        self.socket = self._transport = socket
+        if not self._statements:
+            socket.resume_reading()
 
-    def close(self) -> None:
-        """The task goes on."""
+    def deactivate(self) -> None:
+        """Leave received bytes to the client's task."""
         self._client = None
 
     def feed_data(self, data: bytes) -> None:  # type: ignore[override]
-        """Bytes have come."""
-        if self.wire is not None:
-            self.wire.form = None
-        if self._replies or self._joined:
-            self._held.append(bytes(data))
-            if sum(map(len, self._held)) > MOST_HELD:
+        """Receive bytes."""
+        if self.socket is not None:
+            self.socket.template = None
+        if self._requests or self._is_in_batch:
+            self._pending.append(bytes(data))
+            if sum(map(len, self._pending)) > MAX_PENDING_BYTES:
                 self._pause(paused=True)
-        elif self._client is None or self._client.unsent > MOST_UNSENT:
+        elif self._client is None or self._client.unsent_bytes > MAX_UNSENT_BYTES:
             super().feed_data(data)
         else:
-            self._take(bytes(data))
+            self._submit_requests(bytes(data))
 
     def feed_eof(self) -> None:
-        """No more will come."""
-        if self.left is not None:
-            self.left()
-        if self._replies or self._joined:
+        """Receive the end of the stream."""
+        if self.on_disconnect is not None:
+            self.on_disconnect()
+        if self._requests or self._is_in_batch:
             self._at_end = True
         else:
             super().feed_eof()
@@ -368,297 +401,316 @@ class Lane(asyncio.StreamReader):
         if transport is not None and not transport.is_closing():
             (transport.pause_reading if paused else transport.resume_reading)()
 
-    def _take(self, data: bytes) -> None:
+    def _submit_requests(self, data: bytes) -> None:
         client, stop, end = self._client, 0, len(data)
         assert client is not None
-        if self.wire is not None:
-            self.wire.form = None
+        if self.socket is not None:
+            self.socket.template = None
         while stop < end:
-            reply = self._again(client, data, stop) or self._first(client, data, stop)
-            if reply is None:
+            request = self._repeated_request(client, data, stop) or self._new_request(client, data, stop)
+            if request is None:
                 break
-            self._replies.append(reply)
+            self._requests.append(request)
             client.busy = True
-            client.server.turns.take(reply)
-            stop = reply.stop
+            client.server.engine_thread.submit_job(request)
+            stop = request.stop
         if stop == end:
             return
-        rest = data[stop:] if stop else data
-        if self._replies:
-            self._held.append(rest)
+        remainder = data[stop:] if stop else data
+        if self._requests:
+            self._pending.append(remainder)
         else:
-            self._hand_on(rest)
+            self._pass_to_task(remainder)
 
-    def _again(self, client: LaneClient, data: bytes, start: int) -> Reply | None:
-        """The request that begins at ``start``, if it is as one before, but for its values."""
-        name = name_at(data, start)
-        usual = None if name is None else self._usual.get(name)
-        if usual is None or not client.goes_on_as(usual.name, usual.prepared):
+    def _repeated_request(self, client: FastPathClient, data: bytes, start: int) -> FastPathRequest | None:
+        """Return the request at ``start`` if it differs from an earlier one only in its values."""
+        name = statement_name_at(data, start)
+        statement = None if name is None else self._statements.get(name)
+        if statement is None or not client.is_current(statement.name, statement.prepared):
             return None
-        found = again(data, start, usual.known)
-        if found is None:
+        match = match_request(data, start, statement.request_template)
+        if match is None:
             return None
-        values = taken(found[0], usual.takers)
-        return None if values is None else Reply(self, client, usual, values or None, found[1])
+        values = decode_values(match[0], statement.decoders)
+        return None if values is None else FastPathRequest(self, client, statement, values or None, match[1])
 
-    def _first(self, client: LaneClient, data: bytes, start: int) -> Reply | None:
-        """The request that begins at ``start``; None if it cannot be run here."""
-        request = request_at(data, start)
+    def _new_request(self, client: FastPathClient, data: bytes, start: int) -> FastPathRequest | None:
+        """Return the request at ``start``; None if the fast path cannot run it."""
+        request = read_request(data, start)
         if request is None:
             return None
-        asked = client.asked(request)
-        word = None if asked is None else word_of(asked[0])
-        if asked is None or word is None:
+        text_and_values = client.request_text_and_values(request)
+        verb = None if text_and_values is None else command_of(text_and_values[0])
+        if text_and_values is None or verb is None:
             return None
-        prepared = None if request.name is None else client.prepared(request.name)
-        usual = Usual.of(prepared, request, asked[0], word, data)
+        prepared = None if request.name is None else client.prepared_statement(request.name)
+        statement = CachedStatement.from_request(prepared, request, text_and_values[0], verb, data)
         if request.name is not None:
-            if len(self._usual) >= MOST_USUAL:
-                self._usual.clear()
-            self._usual[request.name.encode()] = usual
-        return Reply(self, client, usual, asked[1], request.stop)
+            if len(self._statements) >= MAX_STATEMENTS:
+                self._statements.clear()
+            self._statements[request.name.encode()] = statement
+        return FastPathRequest(self, client, statement, text_and_values[1], request.stop)
 
-    def _hand_on(self, data: bytes) -> None:
-        """Leave what has come to the client's task."""
+    def _pass_to_task(self, data: bytes) -> None:
+        """Pass bytes to the client's task."""
         self._client = None
-        self._note(None)
+        self._record_template(None)
         super().feed_data(data)
 
-    def done(self) -> None:
-        """Send what is complete, and go on with what has come meanwhile."""
-        first = self._replies[0]
+    def send_replies(self) -> None:
+        """Send the replies that are complete, and continue with the bytes received meanwhile."""
+        first = self._requests[0]
         client = first.client
-        while self._replies and self._replies[0].data is not None:
-            first = self._replies.popleft()
-            client.write(first.data or b"")
-            self._note(first)
-        if self._replies:
-            first = self._replies[0]
-            if first.long is not None:
-                first.send_long()
+        while self._requests and self._requests[0].reply is not None:
+            first = self._requests.popleft()
+            client.write(first.reply or b"")
+            self._record_template(first)
+        if self._requests:
+            first = self._requests[0]
+            if first.large_result is not None:
+                first.send_large_result()
             return
-        if self.wire is not None:
-            self.wire.form = self._form
-        client.rest()
-        self._go_on(client)
+        if self.socket is not None:
+            self.socket.template = self._template
+        client.end_request()
+        self._resume(client)
 
-    def _note(self, last: Reply | None) -> None:
-        """Remember the form of the last request, which the next is likely to have, too."""
-        if last is None or not last.is_plain:
-            self._form = self._formed = None
-        elif last.form is not None:
-            self._form, self._formed = last.form, last.usual
-        elif last.usual is not self._formed:
-            self._form = self._formed = None
+    def _record_template(self, last_request: FastPathRequest | None) -> None:
+        """Record the template of the last request, which the next one is likely to share."""
+        if last_request is None or not last_request.is_plain_success:
+            self._template = self._template_statement = None
+        elif last_request.template is not None:
+            self._template, self._template_statement = last_request.template, last_request.statement
+        elif last_request.statement is not self._template_statement:
+            self._template = self._template_statement = None
 
     def join(self) -> Session:
-        """What has come is done with that of others: what comes until :meth:`leave` waits."""
+        """Return the session, and hold later bytes back until :meth:`leave`."""
         client = self._client
         assert client is not None
         assert client.session is not None
-        self._joined = client.busy = True
+        self._is_in_batch = client.busy = True
         return client.session
 
     def leave(self, data: bytes = b"") -> None:
-        """It is done, but for ``data``."""
-        self._joined = False
+        """End the batch. ``data`` holds requests that have not run."""
+        self._is_in_batch = False
         client = self._client
         if client is None:
             return
         if data:
-            self._held.insert(0, data)
+            self._pending.insert(0, data)
         else:
-            client.rest()
-        if self._held or self._at_end:
-            self._go_on(client)
+            client.end_request()
+        if self._pending or self._at_end:
+            self._resume(client)
 
     def write(self, data: bytes) -> None:
-        """Send something at once."""
+        """Send bytes immediately."""
         if self._client is not None:
             self._client.write(data)
 
-    def took(self, text: str, seconds: float) -> None:
-        """Take note of a statement that has taken long."""
+    def log_if_slow(self, text: str, seconds: float) -> None:
+        """Log a statement that ran for ``seconds`` if it was slow."""
         if self._client is not None:
-            self._client.took(text, seconds)
+            self._client.log_if_slow(text, seconds)
 
-    def _go_on(self, client: LaneClient) -> None:
-        if self._held:
-            # The task still waits.
-            held, self._held = b"".join(self._held), []
-            if len(held) > MOST_HELD:
+    def _resume(self, client: FastPathClient) -> None:
+        if self._pending:
+            # The client's task is still waiting.
+            pending, self._pending = b"".join(self._pending), []
+            if len(pending) > MAX_PENDING_BYTES:
                 self._pause(paused=False)
-            self._hand_on(held) if client.unsent > MOST_UNSENT else self._take(held)
-        if self._at_end and not self._replies:
+            self._pass_to_task(pending) if client.unsent_bytes > MAX_UNSENT_BYTES else self._submit_requests(
+                pending
+            )
+        if self._at_end and not self._requests:
             super().feed_eof()
 
 
-class Plug(asyncio.StreamReaderProtocol):
-    """Tells a lane's wire that the connection is lost, before its number can be another's."""
+class FastPathProtocol(asyncio.StreamReaderProtocol):
+    """Removes a lost connection's socket before its file descriptor is reused."""
 
     def __init__(
-        self, lane: Lane, came: Callable[..., Awaitable[None]], loop: asyncio.AbstractEventLoop
+        self,
+        reader: FastPathReader,
+        on_connect: Callable[..., Awaitable[None]],
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
-        super().__init__(lane, came, loop=loop)
-        self._lane = lane
+        super().__init__(reader, on_connect, loop=loop)
+        self._fast_path_reader = reader
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
-        if self._lane.wire is not None:
-            self._lane.wire.forget()
+        if self._fast_path_reader.socket is not None:
+            self._fast_path_reader.socket.remove()
         super().connection_lost(exc)
 
 
-SIZE: Final = 1 << 16
-"""Bytes that are read at once."""
-MOST_AT_ONCE: Final = 256
-"""Clients that are read before what they ask for is done."""
+READ_SIZE: Final = 1 << 16
+"""Bytes of one read."""
+MAX_READY_SOCKETS: Final = 256
+"""Sockets that are read before their requests run."""
 
 
-class Wires:
-    """The connections that are read here. ``before`` and ``after`` are called around each reading."""
+class SocketReader:
+    """Reads the sockets of all plain TCP clients.
 
-    def __init__(self, before: Callable[[], object], after: Callable[[], object], forms: "Forms") -> None:
-        self._before, self._after, self._forms = before, after, forms
+    ``before`` and ``after`` are called around each round of reads.
+    """
+
+    def __init__(
+        self, before: Callable[[], object], after: Callable[[], object], batch_reader: "BatchReader"
+    ) -> None:
+        self._before, self._after, self._batch_reader = before, after, batch_reader
         self._loop: asyncio.AbstractEventLoop | None = None
         self._epoll: select.epoll | None = None
-        self._wires: dict[int, Wire] = {}
+        self._sockets: dict[int, ClientSocket] = {}
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to read, on the loop that runs."""
+        """Start reading, on the running event loop."""
         if hasattr(select, "epoll"):
             self._loop, self._epoll = loop, select.epoll()
-            loop.add_reader(self._epoll.fileno(), self._read)
+            loop.add_reader(self._epoll.fileno(), self._read_ready)
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         if self._epoll is not None and self._loop is not None:
             self._loop.remove_reader(self._epoll.fileno())
             self._epoll.close()
         self._epoll = None
-        self._wires.clear()
+        self._sockets.clear()
 
-    def numbers(self) -> list[int]:
-        """The sockets that are read."""
-        return list(self._wires)
+    def file_descriptors(self) -> list[int]:
+        """Return the file descriptors of the sockets."""
+        return list(self._sockets)
 
-    def adopt(self, lane: "Lane", transport: asyncio.WriteTransport) -> None:
-        """Read a connection here from now on."""
-        socket = transport.get_extra_info("socket")
-        if self._epoll is None or socket is None or transport.get_extra_info("sslcontext") is not None:
+    def add(self, reader: "FastPathReader", transport: asyncio.WriteTransport) -> None:
+        """Read a connection here instead of by its transport."""
+        raw_socket = transport.get_extra_info("raw_socket")
+        if self._epoll is None or raw_socket is None or transport.get_extra_info("sslcontext") is not None:
             return
         if isinstance(transport, asyncio.ReadTransport) and not transport.is_closing():
             transport.pause_reading()
-            wire = Wire(self, socket.fileno(), lane, transport)
-            self._wires[wire.number] = wire
-            lane.adopted(wire)
+            client_socket = ClientSocket(self, raw_socket.fileno(), reader, transport)
+            self._sockets[client_socket.fd] = client_socket
+            reader.attach_socket(client_socket)
 
-    def listen(self, wire: "Wire") -> None:
-        """Take what comes."""
-        if self._epoll is not None and self._wires.get(wire.number) is wire:
-            self._epoll.register(wire.number, select.EPOLLIN)
+    def enable(self, socket: "ClientSocket") -> None:
+        """Start reading a socket."""
+        if self._epoll is not None and self._sockets.get(socket.fd) is socket:
+            self._epoll.register(socket.fd, select.EPOLLIN)
 
-    def ignore(self, wire: "Wire") -> None:
-        """Take nothing for now."""
-        if self._epoll is not None and self._wires.get(wire.number) is wire:
+    def disable(self, socket: "ClientSocket") -> None:
+        """Stop reading a socket."""
+        if self._epoll is not None and self._sockets.get(socket.fd) is socket:
             with suppress(OSError):
-                self._epoll.unregister(wire.number)
+                self._epoll.unregister(socket.fd)
 
-    def forget(self, wire: "Wire") -> None:
-        """The connection is over: its number may be another's soon."""
-        wire.pause_reading()
-        wire.gone = True
-        if self._wires.get(wire.number) is wire:
-            del self._wires[wire.number]
+    def remove(self, socket: "ClientSocket") -> None:
+        """Remove the socket of a closed connection, because its file descriptor may be reused."""
+        socket.pause_reading()
+        socket.is_closed = True
+        if self._sockets.get(socket.fd) is socket:
+            del self._sockets[socket.fd]
 
-    def _read(self) -> None:
+    def _read_ready(self) -> None:
         if self._epoll is None:
             return
-        found = self._epoll.poll(0, MOST_AT_ONCE)
-        alike: dict[Form, list[Wire]] = {}
+        ready = self._epoll.poll(0, MAX_READY_SOCKETS)
+        sockets_by_template: dict[InsertTemplate, list[ClientSocket]] = {}
         self._before()
         try:
-            for number, _ in found:
-                wire = self._wires.get(number)
-                if wire is None:
+            for fd, _ in ready:
+                socket = self._sockets.get(fd)
+                if socket is None:
                     continue
-                if wire.form is None:
-                    wire.read()
+                if socket.template is None:
+                    socket.read()
                 else:
-                    alike.setdefault(wire.form, []).append(wire)
-            for form, wires in alike.items():
-                self._forms.read(form, wires)
+                    sockets_by_template.setdefault(socket.template, []).append(socket)
+            for template, sockets in sockets_by_template.items():
+                self._batch_reader.read_batch(template, sockets)
         finally:
             self._after()
 
 
-class Wire:
-    """One connection's way in; to its reader it is the transport, which it asks to pause and to go on."""
+class ClientSocket:
+    """A connection's socket. It replaces the transport for its reader, which pauses and resumes it."""
 
-    __slots__ = ("_reads", "_transport", "_wires", "form", "gone", "lane", "number")
+    __slots__ = ("_is_reading", "_socket_reader", "_transport", "fast_path", "fd", "is_closed", "template")
 
-    def __init__(self, wires: Wires, number: int, lane: "Lane", transport: asyncio.WriteTransport) -> None:
-        self.number = number
-        """Of the socket, as the system knows it."""
-        self.gone = False
-        """Whether the connection is over."""
-        self.form: Form | None = None
-        """Of the requests that the client is likely to send, if it waits for nothing."""
-        self._wires = wires
-        self.lane = lane
+    def __init__(
+        self,
+        socket_reader: SocketReader,
+        fd: int,
+        reader: "FastPathReader",
+        transport: asyncio.WriteTransport,
+    ) -> None:
+        self.fd = fd
+        """File descriptor of the socket."""
+        self.is_closed = False
+        """Whether the connection is closed."""
+        self.template: InsertTemplate | None = None
+        """Template of the request that the client is likely to send next, if the client waits for no reply.
+        """
+        self._socket_reader = socket_reader
+        self.fast_path = reader
         self._transport = transport
-        self._reads = False
+        self._is_reading = False
 
     def read(self) -> None:
-        """Hand on what has come."""
+        """Read the available bytes and pass them on."""
         if self._transport.is_closing():
             self.pause_reading()
             return
         try:
-            data = os.read(self.number, SIZE)
+            data = os.read(self.fd, READ_SIZE)
         except OSError as error:
-            self.came(b"", -(error.errno or errno.EIO))
+            self.receive(b"", -(error.errno or errno.EIO))
         else:
-            self.came(data, len(data))
+            self.receive(data, len(data))
 
-    def came(self, data: bytes, count: int) -> None:
-        """Hand on so many bytes; below 0 it is the number of an error."""
+    def receive(self, data: bytes, count: int) -> None:
+        """Pass on ``count`` received bytes. A negative count is a negated errno."""
         if count > 0:
-            self.lane.feed_data(data)
+            self.fast_path.feed_data(data)
         elif count == 0:
             self.pause_reading()
-            self.lane.feed_eof()
+            self.fast_path.feed_eof()
         elif -count not in (errno.EAGAIN, errno.EINTR):
             self.pause_reading()
             self._transport.abort()
 
     def join(self) -> Session:
-        """What has come is done with that of others: see ``Lane.join``."""
-        self.form = None
-        return self.lane.join()
+        """Return the session, and hold later bytes back while a batch runs."""
+        self.template = None
+        return self.fast_path.join()
 
     @property
-    def free_number(self) -> int:
-        """The number, if what is written there comes behind all that has been sent; else -1."""
+    def writable_fd(self) -> int:
+        """File descriptor if all earlier replies have been sent, else -1."""
         transport = self._transport
-        return -1 if self.gone or transport.is_closing() or transport.get_write_buffer_size() else self.number
+        return (
+            -1 if self.is_closed or transport.is_closing() or transport.get_write_buffer_size() else self.fd
+        )
 
     def is_closing(self) -> bool:
-        """As a transport's."""
+        """See asyncio.BaseTransport."""
         return self._transport.is_closing()
 
     def pause_reading(self) -> None:
-        """As a transport's."""
-        if self._reads:
-            self._reads = False
-            self._wires.ignore(self)
+        """See asyncio.ReadTransport."""
+        if self._is_reading:
+            self._is_reading = False
+            self._socket_reader.disable(self)
 
     def resume_reading(self) -> None:
-        """As a transport's."""
-        if not self._reads and not self._transport.is_closing():
-            self._reads = True
-            self._wires.listen(self)
+        """See asyncio.ReadTransport."""
+        if not self._is_reading and not self._transport.is_closing():
+            self._is_reading = True
+            self._socket_reader.enable(self)
 
-    def forget(self) -> None:
-        """The connection is over."""
-        self._wires.forget(self)
+    def remove(self) -> None:
+        """Remove the socket of a closed connection."""
+        self._socket_reader.remove(self)

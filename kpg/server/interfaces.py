@@ -1,6 +1,6 @@
 """Interfaces between the parts of a connection, its client and the server.
 
-``client.Client`` and ``listener.Server`` implement them.
+``client.DataflowClient`` and ``listener.Server`` implement them.
 """
 
 import asyncio
@@ -9,13 +9,13 @@ from typing import Any, Protocol, TypeVar
 
 from pygwire import ConnectionPhase as Phase
 
-from kpg.server.batched_inserts import Forms
+from kpg.server.batched_inserts import BatchReader
 from kpg.server.logs import Limits
 from kpg.server.portal import Portal
 from kpg.session.engine import Engine
-from kpg.session.engine_thread import Turns
+from kpg.session.engine_thread import EngineThread
 from kpg.session.session import Session
-from kpg.session.session_manager import Hub
+from kpg.session.session_manager import SessionManager
 
 Given = TypeVar("Given")
 
@@ -23,29 +23,29 @@ Given = TypeVar("Given")
 class Services(Protocol):
     """A server's services to its connections."""
 
-    hub: Hub
+    session_manager: SessionManager
     limits: Limits
-    turns: Turns
-    forms: Forms
+    engine_thread: EngineThread
+    batch_reader: BatchReader
     settings: dict[str, str]
-    """Settings that clients are told of, with their values at first."""
+    """Settings that are reported to clients, with their initial values."""
 
-    def look_after(self, work: Coroutine[Any, Any, None]) -> None:
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine as a task of the server."""
 
-    def look(self, work: Callable[[Engine], Given]) -> Awaitable[Given]:
-        """Read something of the engine between statements."""
+    def read_engine(self, work: Callable[[Engine], Given]) -> Awaitable[Given]:
+        """Run a function that only reads the engine, between statements."""
 
-    def look_as(self, session: Session, work: Callable[[Engine], object]) -> Awaitable[None]:
-        """Read something of the engine between statements, with a session's rights."""
+    def read_engine_as(self, session: Session, work: Callable[[Engine], object]) -> Awaitable[None]:
+        """Run a function that only reads the engine, between statements, with a session's privileges."""
 
 
 class ClientConnection(Protocol):
-    """A client: its session, its messages, and how its statements run."""
+    """A client: its session, its messages, and the execution of its statements."""
 
     session: Session | None
     busy: bool
-    """Whether a request is being done or answered."""
+    """Whether a request is running or its reply is being sent."""
     canceled: asyncio.Event
     """Set when the client cancels a subscription."""
 
@@ -54,37 +54,37 @@ class ClientConnection(Protocol):
         """The server's services."""
 
     def send(self, data: bytes) -> None:
-        """Send with what follows, before the next message is waited for."""
+        """Buffer bytes, which are sent before the next message is read."""
 
     def flush(self) -> Awaitable[None]:
-        """Send what is to be sent, and wait until the client has taken most of it."""
+        """Send the buffered bytes, and wait until the client has received most of them."""
 
     def receive(self) -> Awaitable[Any]:
         """Return the client's next message."""
 
-    def phase(self, phase: Phase) -> None:
-        """Set which messages are expected."""
+    def set_phase(self, phase: Phase) -> None:
+        """Set the protocol phase, which decides the messages that are expected."""
 
-    def ends_here(self) -> bool:
-        """Return whether Sync alone is known to follow the request's last Execute."""
+    def is_followed_by_sync(self) -> bool:
+        """Return whether the received messages show that only Sync follows the request's last Execute."""
 
-    def check_there(self) -> None:
+    def check_connected(self) -> None:
         """Raise an error if the client has closed its end."""
 
     def check_canceled(self) -> None:
         """Raise CanceledError if the client has canceled its statement."""
 
-    def give_way(self) -> Awaitable[None]:
-        """Between two pieces of a result, wait for the client and let other clients run."""
+    def yield_between_chunks(self) -> Awaitable[None]:
+        """Wait for the client and let other clients run, between two chunks of a result."""
 
-    def engine(self, work: Callable[[Engine], Given], **flags: Any) -> Awaitable[Given]:
-        """Run something with the engine when it is the session's turn."""
+    def run_with_engine(self, work: Callable[[Engine], Given], **flags: Any) -> Awaitable[Given]:
+        """Run a function with the engine when it is the session's turn."""
 
-    def apart(self, size: int, work: Callable[[], Given]) -> Awaitable[Given]:
-        """Run something without the engine, on a thread of its own if its ``size`` is large."""
+    def run_without_engine(self, size: int, work: Callable[[], Given]) -> Awaitable[Given]:
+        """Run a function without the engine, on a separate thread if its ``size`` is large."""
 
-    def perform(self, portal: Portal, *, joins: bool = False) -> Awaitable[None]:
-        """Run a portal's statement, if it has not run; ``joins``: in one transaction with what comes next."""
+    def run_portal(self, portal: Portal, *, joins: bool = False) -> Awaitable[None]:
+        """Run a portal's statement unless it has run; ``joins``: in one transaction with later statements."""
 
-    def send_rows(self, portal: Portal, most: int) -> Awaitable[int]:
-        """Send up to ``most`` rows (0: all) of a portal, and return how many."""
+    def send_rows(self, portal: Portal, limit: int) -> Awaitable[int]:
+        """Send up to ``limit`` rows (0: all) of a portal, and return their number."""

@@ -10,25 +10,25 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kpg.postgres.passwords import Verifier
-from kpg.server.batched_inserts import Forms
-from kpg.server.client import Client, look_after_idle
-from kpg.server.fast_path import Lane, Plug, Wires
+from kpg.server.batched_inserts import BatchReader
+from kpg.server.client import Client, close_idle_clients
+from kpg.server.fast_path import FastPathProtocol, FastPathReader, SocketReader
 from kpg.server.logs import Limits
-from kpg.server.startup import People
+from kpg.server.startup import LoginVerifiers
 from kpg.session.engine import Engine
-from kpg.session.engine_thread import Ending, Turns
+from kpg.session.engine_thread import EngineThread, JobOutcome
 from kpg.session.session import Session
-from kpg.session.session_manager import Hub
+from kpg.session.session_manager import SessionManager
 from kpg.session.snapshot_query import SnapshotQueries
 
 if TYPE_CHECKING:
-    from kpg.api.view import Maintained
-    from kpg.server.web.json_results import Spelling
+    from kpg.api.view import MaintainedView
+    from kpg.server.web.json_results import ChangeEncoder
 
 Given = TypeVar("Given")
-PAUSE: Final = 0.02
-"""Seconds between two looks at whether statements have ended."""
-SETTINGS: Final = {
+STOP_POLL_INTERVAL: Final = 0.02
+"""Seconds between checks whether statements have ended."""
+REPORTED_SETTINGS: Final = {
     "server_version": "16.0",
     "server_encoding": "UTF8",
     "client_encoding": "UTF8",
@@ -43,116 +43,123 @@ SETTINGS: Final = {
     "default_transaction_read_only": "off",
     "in_hot_standby": "off",
 }
-"""What clients are told as they come in."""
+"""Settings that are reported to clients, with their initial values."""
 
 
-class FigureSource(Protocol):
-    """Reads the figures of the dataflow."""
+class DataflowStatistics(Protocol):
+    """Source of the dataflow's statistics."""
 
-    def figures(self) -> Awaitable[dict[str, Any]]:
-        """Return the figures, as of not long ago."""
+    def statistics(self) -> Awaitable[dict[str, Any]]:
+        """Return recent statistics."""
 
 
 class Server:
-    """Serves one database. ``users`` are those who may come in with their passwords; None: anybody."""
+    """Serves one database. ``users`` are the verifiers of passwords; None if no password is required."""
 
     def __init__(
         self,
-        hub: Hub,
+        session_manager: SessionManager,
         users: Mapping[str, Verifier] | None,
         tls: ssl.SSLContext | None = None,
         limits: Limits | None = None,
     ) -> None:
-        self.hub = hub
-        self.users = None if users is None else People(users, hub.engine.catalog.rights)
+        self.session_manager = session_manager
+        self.users = (
+            None if users is None else LoginVerifiers(users, session_manager.engine.catalog.privileges)
+        )
         self.tls = tls
         self.limits = limits or Limits()
-        hub.cancellation.memory.most = self.limits.memory
-        self.queries = SnapshotQueries(hub, self.limits.query_processes)
-        self.settings = SETTINGS
+        session_manager.cancellation.memory.bound = self.limits.memory
+        self.queries = SnapshotQueries(session_manager, self.limits.query_processes)
+        self.settings = REPORTED_SETTINGS
         self.clients: dict[int, Client] = {}
-        self.web: Collection[object] = ()
-        """Clients that have come by HTTP."""
-        self.sampler: FigureSource
-        """Reads the figures of the dataflow for the page."""
-        self.life = secrets.token_hex(4)
-        """Tells this server's epochs from those of another life of its database."""
-        self.spellings: dict[Maintained, Spelling] = {}
-        """How changes of views are written for those of them who subscribe."""
+        self.http_connections: Collection[object] = ()
+        """Connections of HTTP clients."""
+        self.sampler: DataflowStatistics
+        """Samples the dataflow's statistics for the web page."""
+        self.run_id = secrets.token_hex(4)
+        """Random id of this run of the server. In-memory databases start their epochs anew with each run."""
+        self.change_encoders: dict[MaintainedView, ChangeEncoder] = {}
+        """Encoders of the views that HTTP clients subscribe to."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._local: asyncio.Server | None = None
+        self._local_server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.turns = Turns(hub)
-        self.forms = Forms(self.turns, self.limits)
-        self.wires = Wires(self.turns.hold, self.turns.go, self.forms)
+        self.engine_thread = EngineThread(session_manager)
+        self.batch_reader = BatchReader(self.engine_thread, self.limits)
+        self.socket_reader = SocketReader(
+            self.engine_thread.begin_batch, self.engine_thread.end_batch, self.batch_reader
+        )
 
-    def call(self, what: Callable[[], object]) -> None:
-        """Have the loop of the connections call something, from any thread."""
+    def call_on_loop(self, callback: Callable[[], object]) -> None:
+        """Call a function on the event loop of the connections, from any thread."""
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(what)
+            self._loop.call_soon_threadsafe(callback)
 
     async def start(self, host: str | None, port: int) -> asyncio.Server:
-        """Begin to listen."""
-        self.turns.start()
+        """Start listening."""
+        self.engine_thread.start()
         self._loop = loop = asyncio.get_running_loop()
-        self.wires.start(loop)
-        self.look_after(look_after_idle(self))
-        return await loop.create_server(self._plug, host, port)
+        self.socket_reader.start(loop)
+        self.start_task(close_idle_clients(self))
+        return await loop.create_server(self._new_protocol, host, port)
 
-    async def start_local(self, made: socket.socket) -> None:
-        """Listen on a socket of this machine, too, once :meth:`start` has."""
+    async def start_local(self, local_socket: socket.socket) -> None:
+        """Also listen on a Unix-domain socket, after :meth:`start`."""
         assert self._loop is not None
-        self._local = await self._loop.create_unix_server(self._plug, sock=made)
+        self._local_server = await self._loop.create_unix_server(self._new_protocol, sock=local_socket)
 
     def close_local(self) -> None:
-        """Listen there no more."""
-        if self._local is not None:
-            self._local.close()
+        """Stop listening on the Unix-domain socket."""
+        if self._local_server is not None:
+            self._local_server.close()
 
-    def _plug(self) -> asyncio.StreamReaderProtocol:
+    def _new_protocol(self) -> asyncio.StreamReaderProtocol:
         assert self._loop is not None
-        return Plug(Lane(self._loop), self._came, self._loop)
+        return FastPathProtocol(FastPathReader(self._loop), self._serve_connection, self._loop)
 
     async def stop(self, grace: float = 0.0) -> None:
-        """Give statements that run so many seconds to end; what is not committed is rolled back."""
-        end = time.monotonic() + grace
-        while time.monotonic() < end and any(client.busy for client in self.clients.values()):
-            await asyncio.sleep(PAUSE)
+        """Stop the server.
+
+        Running statements have ``grace`` seconds to end. Open transactions are rolled back.
+        """
+        deadline = time.monotonic() + grace
+        while time.monotonic() < deadline and any(client.busy for client in self.clients.values()):
+            await asyncio.sleep(STOP_POLL_INTERVAL)
         for client in list(self.clients.values()):
             if client.session is not None and client.busy:
                 client.session.cancel()
         for client in list(self.clients.values()):
-            await client.end()
+            await client.shut_down()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self.wires.stop()
-        await self.turns.stop()
+        self.socket_reader.stop()
+        await self.engine_thread.stop()
 
-    def look_after(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something be done beside all else."""
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine as a task of the server."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _came(self, reader: Lane, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, reader: FastPathReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         try:
             await Client(self, reader, writer).run()
         except asyncio.CancelledError:
-            # The server stops: nobody waits for the task but who has cancelled it.
+            # The server stops: only stop() waits for this task.
             pass
         finally:
             self._tasks.discard(task)
 
     async def run(self, session: Session, work: Callable[[Engine], Given], **flags: Any) -> Given:
-        """Do something with the engine when it is the session's turn."""
-        engine = self.hub.engine
+        """Run a function with the engine when it is the session's turn."""
+        engine = self.session_manager.engine
         future: asyncio.Future[Given] = asyncio.get_running_loop().create_future()
 
-        def told(ending: Ending) -> None:
+        def resolve(ending: JobOutcome) -> None:
             if future.done():
                 return
             if ending.error is None:
@@ -160,59 +167,64 @@ class Server:
             else:
                 future.set_exception(ending.error)
 
-        self.turns.hand_in(session, lambda: work(engine), told, **flags)
+        self.engine_thread.submit(session, lambda: work(engine), resolve, **flags)
         return await future
 
-    async def look(self, work: Callable[[Engine], Given]) -> Given:
-        """Read something of the engine between statements: see ``Hub.look``."""
-        future = self.hub.look(work)
-        self.turns.wake()
+    async def read_engine(self, work: Callable[[Engine], Given]) -> Given:
+        """Run a function that only reads the engine, between statements: see ``Hub.look``."""
+        future = self.session_manager.submit_read(work)
+        self.engine_thread.wake()
         return await asyncio.wrap_future(future)
 
-    async def look_as(self, session: Session, work: Callable[[Engine], object]) -> None:
-        """As :meth:`look`, with a session's rights; nothing while others' definitions are not committed."""
+    async def read_engine_as(self, session: Session, work: Callable[[Engine], object]) -> None:
+        """Like :meth:`look`, with a session's privileges.
 
-        def looked(engine: Engine) -> None:
-            if self.hub.keeps_out(session):
+        Does nothing while another session has uncommitted definitions.
+        """
+
+        def read_as_session(engine: Engine) -> None:
+            if self.session_manager.is_excluded(session):
                 return
             catalog = engine.catalog
             before = catalog.search_path, catalog.asker, catalog.settings
-            catalog.search_path, catalog.asker = session.path, session.asker
+            catalog.search_path, catalog.asker = session.search_path, session.asker
             catalog.settings = session.settings
             try:
                 work(engine)
             finally:
                 catalog.search_path, catalog.asker, catalog.settings = before
 
-        await self.look(looked)
+        await self.read_engine(read_as_session)
 
-    def refused(self, user: str) -> str:
-        """Why a user cannot come in for the number of those who are there; nothing if he can."""
-        rights = self.hub.engine.catalog.rights
-        free = self.limits.connections - len(self.clients)
-        if free <= 0:
+    def connection_refusal(self, user: str) -> str:
+        """Return why another connection of a user exceeds a limit; empty if it does not."""
+        rights = self.session_manager.engine.catalog.privileges
+        free_slots = self.limits.connections - len(self.clients)
+        if free_slots <= 0:
             return "sorry, too many clients already"
-        if free <= self.limits.reserved and not rights.is_superuser(user):
+        if free_slots <= self.limits.reserved and not rights.is_superuser(user):
             return "remaining connection slots are reserved for roles with the SUPERUSER attribute"
-        role = rights.find(user)
+        role = rights.find_role(user)
         if role is not None and role.connections >= 0 and not role.superuser:
-            there = sum(1 for one in self.clients.values() if one.session and one.session.user == user)
-            if there >= role.connections:
+            user_connections = sum(
+                1 for one in self.clients.values() if one.session and one.session.user == user
+            )
+            if user_connections >= role.connections:
                 return f'too many connections for role "{user}"'
         return ""
 
     async def open_session(self, user: str) -> Session:
-        """A session for a user."""
-        return Session(self.hub, user)
+        """Return a new session of a user."""
+        return Session(self.session_manager, user)
 
     async def close_session(self, session: Session) -> None:
-        """End a session, and roll back what it has not committed."""
+        """End a session and roll back its open transaction."""
         if not session.closed:
             session.closed = True
-            await self.run(session, lambda _: self.hub.forget(session), rolls_back=True)
+            await self.run(session, lambda _: self.session_manager.end_session(session), rolls_back=True)
 
     def cancel(self, number: int, secret: bytes) -> None:
-        """End the statement that a client is running, if the secret is the client's."""
+        """Cancel a client's statement, if the secret is the client's."""
         client = self.clients.get(number)
         if client is None or not hmac.compare_digest(client.secret, secret):
             return

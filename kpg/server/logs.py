@@ -1,6 +1,7 @@
 """Server log: lines of text, or JSON with one object per line, including slow statements.
 
-``Limits`` holds the server's limits: connections, memory per statement, and the time after which a statement
+``StatementLimits`` holds the server's limits: connections, memory per statement, and the time after which a
+statement
 counts as slow.
 """
 
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kpg.execute.scripts import shown
+from kpg.execute.scripts import redact
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.records import dataclass
 
@@ -25,26 +26,26 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kpg.server")
 LOGGERS: Final = ("kpg", "asyncio")
-"""Those whose lines are the server's: asyncio tells of TLS that fails, and of tasks."""
+"""Loggers whose records are the server's. asyncio logs failed TLS handshakes and tasks."""
 FIELDS: Final = ("client", "user", "address", "statement", "milliseconds", "sqlstate", "sessions")
-"""What a line may say besides, as a field of its own in JSON."""
-LONGEST_NAME: Final = 100
-"""Letters of a user's name."""
+"""Record attributes that are separate fields in JSON."""
+MAX_USER_NAME: Final = 100
+"""Characters of a user's name that are logged."""
 
 
-class Lines(logging.Formatter):
-    """Lines for people."""
+class TextFormatter(logging.Formatter):
+    """Formats a record as a line of text."""
 
     def __init__(self) -> None:
         self.converter = time.gmtime
         super().__init__("%(asctime)sZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
 
 
-class Objects(logging.Formatter):
-    """An object a line: time, level, message, and what ``FIELDS`` has."""
+class JsonFormatter(logging.Formatter):
+    """Formats a record as a JSON object: time, level, message and ``FIELDS``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """A record as JSON."""
+        """Return the record as JSON."""
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, object] = {
             "time": f"{moment}.{int(record.msecs):03d}Z",
@@ -57,10 +58,11 @@ class Objects(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
-def set_up(form: str, level: str, file: Path | None = None) -> None:
-    """Log, as text or as JSON, what is of a level or above: to standard error, or at the end of a file.
+def configure_logging(log_format: str, level: str, file: Path | None = None) -> None:
+    """Log records of a level or above, as text or JSON, to standard error or a file.
 
-    A file that was renamed or removed, as by logrotate, is made anew. OperationalError if it cannot be.
+    A file that was renamed or removed, as by logrotate, is created again. OperationalError if it cannot
+    be opened.
     """
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     if file is not None:
@@ -68,45 +70,45 @@ def set_up(form: str, level: str, file: Path | None = None) -> None:
             handler = logging.handlers.WatchedFileHandler(file, encoding="utf-8")
         except OSError as error:
             raise OperationalError(f"cannot log to {file}: {error.strerror or error}") from error
-    handler.setFormatter(Objects() if form == "json" else Lines())
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     for name in LOGGERS:
-        one = logging.getLogger(name)
-        one.handlers[:] = [handler]
-        one.propagate = False
-        one.setLevel(level.upper())
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.propagate = False
+        logger.setLevel(level.upper())
 
 
 @contextmanager
-def timed(limits: "Limits", session: "Session", text: str) -> Iterator[None]:
-    """Tell of a statement if what is done here took long, also if it failed, or ran out of its time."""
-    begun = time.monotonic()
+def log_slow_statements(limits: "Limits", session: "Session", text: str) -> Iterator[None]:
+    """Log the statement that runs in the context if it is slow, also if it fails."""
+    start = time.monotonic()
     try:
         yield
     finally:
-        took = time.monotonic() - begun
-        if took >= limits.slow:
-            slow(session.number, session.user, text, took)
+        seconds = time.monotonic() - start
+        if seconds >= limits.slow:
+            log_slow_statement(session.number, session.user, text, seconds)
 
 
-def refused(user: str, address: str, reason: str) -> None:
-    """Tell of somebody who did not get in, by what may be anything: it is quoted, and cut."""
+def log_failed_login(user: str, address: str, reason: str) -> None:
+    """Log a failed login. The user's name is untrusted, so it is quoted and truncated."""
     log.warning(
-        "login as %r from %s is refused: %s",
-        user[:LONGEST_NAME],
+        "login as %r from %s failed: %s",
+        user[:MAX_USER_NAME],
         address,
         reason,
-        extra={"user": user[:LONGEST_NAME], "address": address},
+        extra={"user": user[:MAX_USER_NAME], "address": address},
     )
 
 
-def address_of(peer: Any) -> str:
-    """Whence somebody comes, as a transport tells it; a socket of this machine has no address."""
+def format_address(peer: Any) -> str:
+    """Return a peer's network address for messages; Unix-domain sockets have none."""
     return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "a local socket"
 
 
-def slow(client: int, user: str, text: str, seconds: float) -> None:
-    """Tell of a statement that took long."""
-    statement = shown(text)
+def log_slow_statement(client: int, user: str, text: str, seconds: float) -> None:
+    """Log a slow statement."""
+    statement = redact(text)
     milliseconds = round(1000 * seconds, 3)
     log.warning(
         "client %d: %.3f ms: %s",
@@ -119,14 +121,14 @@ def slow(client: int, user: str, text: str, seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many clients may be there at once, and what a statement may take."""
+    """Limits of the server: connections, duration before a statement is logged, and memory per statement."""
 
     connections: int = 1_000
     slow: float = math.inf
-    """Seconds that a statement may take before it is logged."""
+    """Seconds from which a statement is logged."""
     memory: int = 0
-    """Bytes that one may take, 0: as many as there are."""
+    """Bytes that one statement may allocate; 0 for no limit."""
     reserved: int = 0
-    """Of the clients, so many are only superusers."""
+    """Number of connections that are reserved for superusers."""
     query_processes: int = 2
     """How many long queries may run in processes of their own at once."""

@@ -1,7 +1,7 @@
 """Backend messages as bytes, and the command tags of completed statements.
 
-DataRow messages are built here, many rows at a time, and in portions: between two portions other clients
-run, and memory stays bounded. pygwire builds the other messages.
+DataRow messages are built here, many rows at a time, and in chunks: between two chunks other
+clients run, and memory stays bounded. pygwire builds the other messages.
 """
 
 import struct
@@ -16,53 +16,53 @@ from pygwire import messages as wire
 from kpg.api.result import Result
 from kpg.compiler.sql.parse import statements
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.system.oids import modifier, number_of, type_facts
-from kpg.execute.scripts import word_of
-from kpg.postgres.sqlstate import context, detail, fields_of, state_of, told
+from kpg.compiler.system.oids import oid_of, type_facts, type_modifier
+from kpg.execute.scripts import command_of
+from kpg.postgres.sqlstate import client_context, client_detail, client_message, sqlstate_of, violation_fields
 from kpg.runtime.errors import Error, IntegrityError
 from kpg.runtime.types import Type
 from kpg.session.channels import Message
-from kpg.session.notices import Notice, rank
+from kpg.session.notices import Notice, severity_rank
 from kpg.session.session import Session
 
 NULL_FIELD: Final = b"\xff\xff\xff\xff"
-PARSED: Final = wire.ParseComplete().to_wire()
-BOUND: Final = wire.BindComplete().to_wire()
-CLOSED: Final = wire.CloseComplete().to_wire()
+PARSE_COMPLETE: Final = wire.ParseComplete().to_wire()
+BIND_COMPLETE: Final = wire.BindComplete().to_wire()
+CLOSE_COMPLETE: Final = wire.CloseComplete().to_wire()
 NO_DATA: Final = wire.NoData().to_wire()
-SUSPENDED: Final = wire.PortalSuspended().to_wire()
-EMPTY: Final = wire.EmptyQueryResponse().to_wire()
+PORTAL_SUSPENDED: Final = wire.PortalSuspended().to_wire()
+EMPTY_QUERY_RESPONSE: Final = wire.EmptyQueryResponse().to_wire()
 _length = struct.Struct("!i").pack
 _head = struct.Struct("!ciH").pack
 
 
-def description(
+def row_description(
     names: Sequence[str],
     types: Sequence[Type],
     formats: Sequence[int],
     origins: Sequence[tuple[str, int]] = (),
 ) -> bytes:
-    """RowDescription."""
+    """Return RowDescription."""
     fields = []
-    known = origins or [("", 0)] * len(names)
-    for name, type_, format_, (relation, place) in zip(names, types, formats, known, strict=True):
+    field_origins = origins or [("", 0)] * len(names)
+    for name, type_, format_, (relation, attribute) in zip(names, types, formats, field_origins, strict=True):
         facts = type_facts(type_)
         fields.append(
             wire.FieldDescription(
                 name=name.replace("\0", ""),
-                table_oid=number_of("relation", relation) if relation else 0,
-                column_attr=max(place, 0),
+                table_oid=oid_of("relation", relation) if relation else 0,
+                column_attr=max(attribute, 0),
                 type_oid=facts[2],
                 type_size=facts[3],
-                type_modifier=modifier(type_) if place >= 0 else -1,
+                type_modifier=type_modifier(type_) if attribute >= 0 else -1,
                 format_code=format_,
             )
         )
     return wire.RowDescription(fields=fields).to_wire()
 
 
-def data(rows: Iterable[tuple[bytes | None, ...]]) -> bytes:
-    """A DataRow for each row."""
+def data_rows(rows: Iterable[tuple[bytes | None, ...]]) -> bytes:
+    """Return a DataRow for each row."""
     out: list[bytes] = []
     for row in rows:
         parts: list[bytes] = []
@@ -79,46 +79,46 @@ def data(rows: Iterable[tuple[bytes | None, ...]]) -> bytes:
 
 
 def copy_data(line: bytes) -> bytes:
-    """CopyData."""
+    """Return CopyData."""
     return b"d" + _length(len(line) + 4) + line
 
 
-def complete(tag: str) -> bytes:
-    """CommandComplete."""
+def command_complete(tag: str) -> bytes:
+    """Return CommandComplete."""
     return wire.CommandComplete(tag=tag).to_wire()
 
 
-def ready(status: str) -> bytes:
-    """ReadyForQuery: I, T or E."""
+def ready_for_query(status: str) -> bytes:
+    """Return ReadyForQuery; the status is I, T or E."""
     return b"Z\x00\x00\x00\x05" + status.encode()
 
 
-def failure(error: BaseException, *, severity: str = "ERROR") -> bytes:
-    """ErrorResponse: what, where and what to do."""
-    fields = {"S": severity, "V": severity, "C": state_of(error)}
+def error_response(error: BaseException, *, severity: str = "ERROR") -> bytes:
+    """Return ErrorResponse for an exception."""
+    fields = {"S": severity, "V": severity, "C": sqlstate_of(error)}
     if not isinstance(error, Error):
         fields["M"] = f"{type(error).__name__}: {error}"
     else:
-        fields["M"] = told(error)
-        where = context(error)
-        if where is not None:
-            fields["W"] = where
+        fields["M"] = client_message(error)
+        error_context = client_context(error)
+        if error_context is not None:
+            fields["W"] = error_context
         if isinstance(error, IntegrityError):
-            fields |= fields_of(error)
+            fields |= violation_fields(error)
         if error.hint is not None:
             fields["H"] = error.hint
-        more = detail(error)
-        if more is not None:
-            fields["D"] = more
+        error_detail = client_detail(error)
+        if error_detail is not None:
+            fields["D"] = error_detail
         if error.span is not None:
             fields["P"] = str(error.span.start + 1)
-    fields |= _raised_at(error)
-    return wire.ErrorResponse(fields={key: _clean(value) for key, value in fields.items()}).to_wire()
+    fields |= _error_source(error)
+    return wire.ErrorResponse(fields={key: _escape_nul(value) for key, value in fields.items()}).to_wire()
 
 
-def refusal(state: str, message: str, *, hint: str = "", severity: str = "FATAL") -> bytes:
-    """ErrorResponse with a SQLSTATE of the protocol's own."""
-    fields = {"S": severity, "V": severity, "C": state, "M": _clean(message)}
+def protocol_error(sqlstate: str, message: str, *, hint: str = "", severity: str = "FATAL") -> bytes:
+    """Return ErrorResponse with a SQLSTATE and a message."""
+    fields = {"S": severity, "V": severity, "C": sqlstate, "M": _escape_nul(message)}
     if hint:
         fields["H"] = hint
     caller = sys._getframe(1)
@@ -126,11 +126,11 @@ def refusal(state: str, message: str, *, hint: str = "", severity: str = "FATAL"
     return wire.ErrorResponse(fields=fields).to_wire()
 
 
-def _raised_at(error: BaseException) -> dict[str, str]:
-    """The source fields of an error: where it was raised.
+def _error_source(error: BaseException) -> dict[str, str]:
+    """Return the source fields of an error: where it was raised.
 
-    Drivers decide by the routine whether to prepare a statement again: an error that they know by the
-    name of Postgres' routine carries that name as its ``routine``.
+    Drivers decide by the routine whether to prepare a statement again. An error that they know by the
+    name of Postgres' routine has that name as its ``routine``.
     """
     frames = list(traceback.walk_tb(error.__traceback__))
     if not frames:
@@ -141,51 +141,51 @@ def _raised_at(error: BaseException) -> dict[str, str]:
 
 
 def _source_fields(file: str, line: int, routine: str) -> dict[str, str]:
-    """The fields of an ErrorResponse or NoticeResponse that name a place in the source."""
+    """Return the fields of ErrorResponse or NoticeResponse that name a place in the source."""
     return {"F": basename(file), "L": str(line), "R": routine}
 
 
-def notice(said: Notice) -> bytes:
-    """NoticeResponse."""
-    fields = {"S": said.severity, "V": said.severity, "C": said.state, "M": _clean(said.message)}
-    fields |= {} if said.detail is None else {"D": _clean(said.detail)}
-    fields |= {} if said.hint is None else {"H": _clean(said.hint)}
-    fields |= {} if said.source is None else _source_fields(*said.source)
+def notice_response(notice: Notice) -> bytes:
+    """Return NoticeResponse."""
+    fields = {"S": notice.severity, "V": notice.severity, "C": notice.state, "M": _escape_nul(notice.message)}
+    fields |= {} if notice.detail is None else {"D": _escape_nul(notice.detail)}
+    fields |= {} if notice.hint is None else {"H": _escape_nul(notice.hint)}
+    fields |= {} if notice.source is None else _source_fields(*notice.source)
     return wire.NoticeResponse(fields=fields).to_wire()
 
 
-def said(session: "Session") -> bytes:
-    """What a session's statements have said, unless its client wants no such messages; it is said then."""
-    notices, found = session.notices, []
+def take_notices(session: "Session") -> bytes:
+    """Remove a session's notices and return the messages for those of at least ``client_min_messages``."""
+    notices, responses = session.notices, []
     while notices:
-        one = notices.popleft()
-        least = session.settings.get("client_min_messages", "notice").upper()
-        if one.severity == "INFO" or rank(one.severity) >= rank(least):
-            found.append(notice(one))
-    return b"".join(found)
+        notice = notices.popleft()
+        minimum = session.settings.get("client_min_messages", "notice").upper()
+        if notice.severity == "INFO" or severity_rank(notice.severity) >= severity_rank(minimum):
+            responses.append(notice_response(notice))
+    return b"".join(responses)
 
 
-def notification(message: Message) -> bytes:
-    """NotificationResponse."""
+def notification_response(message: Message) -> bytes:
+    """Return NotificationResponse."""
     return wire.NotificationResponse(
-        process_id=message.sender, channel=message.channel, payload=_clean(message.payload)
+        process_id=message.sender, channel=message.channel, payload=_escape_nul(message.payload)
     ).to_wire()
 
 
-def setting(name: str, value: str) -> bytes:
-    """ParameterStatus."""
+def parameter_status(name: str, value: str) -> bytes:
+    """Return ParameterStatus."""
     return wire.ParameterStatus(name=name, value=value).to_wire()
 
 
-def _clean(text: str) -> str:
-    """Without the character that ends strings on the wire."""
+def _escape_nul(text: str) -> str:
+    """Replace the zero character, which ends strings on the wire."""
     return text.replace("\0", "\\0")
 
 
-NOISE: Final = frozenset(
+TAG_NOISE_WORDS: Final = frozenset(
     ("OR", "REPLACE", "TEMP", "TEMPORARY", "UNLOGGED", "UNIQUE", "LOCAL", "GLOBAL", "RECURSIVE")
 )
-SHORT: Final = {
+TAGS_BY_FIRST_WORD: Final = {
     "BEGIN": "BEGIN",
     "START": "START TRANSACTION",
     "COMMIT": "COMMIT",
@@ -196,7 +196,7 @@ SHORT: Final = {
     "TRUNCATE": "TRUNCATE TABLE",
 }
 
-COUNTED: Final[dict[type, str]] = {
+COUNTED_TAGS: Final[dict[type, str]] = {
     ast.Select: "SELECT",
     ast.Insert: "INSERT 0",
     ast.Delete: "DELETE",
@@ -206,68 +206,73 @@ COUNTED: Final[dict[type, str]] = {
     ast.CopyTo: "COPY",
     ast.CreateTableAs: "SELECT",
 }
-"""Statements whose tags tell a number of rows."""
-NAMED: Final[dict[type, str]] = {
+"""Tags that are followed by a number of rows."""
+FIXED_TAGS: Final[dict[type, str]] = {
     statements.LockTable: "LOCK TABLE",
     statements.Close: "CLOSE CURSOR",
     statements.SetConstraints: "SET CONSTRAINTS",
     statements.Show: "SHOW",
 }
-"""Statements whose tags are others than their first words."""
+"""Tags of statements that differ from the statement's first words."""
 
 
-def tag_of(statement: ast.Statement, outcome: Result | None) -> str:
-    """The tag of a statement that has run; of one with changes in its WITH, that of what comes behind it."""
-    word = COUNTED.get(type(statement.main if isinstance(statement, ast.Modifying) else statement))
+def command_tag(statement: ast.Statement, outcome: Result | None) -> str:
+    """Return the command tag of a statement that has run.
+
+    With data-modifying WITH clauses it is the tag of the main statement.
+    """
+    word = COUNTED_TAGS.get(type(statement.main if isinstance(statement, ast.ModifyingWith) else statement))
     if word is not None:
         return f"{word} {0 if outcome is None else outcome.rowcount}"
     if isinstance(statement, statements.Savepoint) and statement.kind == "RETURN":
         return "ROLLBACK"
     if isinstance(statement, statements.Close | statements.Deallocate) and not statement.name:
         return "CLOSE CURSOR ALL" if isinstance(statement, statements.Close) else "DEALLOCATE ALL"
-    if type(statement) in NAMED:
-        return NAMED[type(statement)]
+    if type(statement) in FIXED_TAGS:
+        return FIXED_TAGS[type(statement)]
     if isinstance(statement, statements.Fetch):
         return f"{'MOVE' if statement.moves else 'FETCH'} {0 if outcome is None else outcome.rowcount}"
-    return _by_words(statement, outcome)
+    return _tag_from_text(statement, outcome)
 
 
-def _by_words(statement: ast.Statement, outcome: Result | None) -> str:
+def _tag_from_text(statement: ast.Statement, outcome: Result | None) -> str:
     span = statement.span
     words = span.source[span.start : span.end].upper().split()
     first = words[0].rstrip(";") if words else ""
-    if first in SHORT:
-        return SHORT[first]
+    if first in TAGS_BY_FIRST_WORD:
+        return TAGS_BY_FIRST_WORD[first]
     if first == "WITH" or (outcome is not None and first not in ("CREATE", "EXECUTE", "EXPLAIN")):
         return f"SELECT {0 if outcome is None else outcome.rowcount}"
     if first not in ("CREATE", "DROP", "ALTER"):
         return f"{first} {words[1].rstrip(';')}" if first == "DISCARD" else first
-    rest = [word for word in words[1:4] if word not in NOISE]
-    two = rest[:2] if rest[:1] == ["MATERIALIZED"] else rest[:1]
-    return " ".join([first, *two])
+    rest = [word for word in words[1:4] if word not in TAG_NOISE_WORDS]
+    kind = rest[:2] if rest[:1] == ["MATERIALIZED"] else rest[:1]
+    return " ".join([first, *kind])
 
 
-def prepared_by(one: Session, statement: ast.Statement) -> str | None:
-    """The word of the statement that an EXECUTE runs, if its tag counts rows; None for another statement."""
+def executed_row_word(session: Session, statement: ast.Statement) -> str | None:
+    """Return the first word of the statement that an EXECUTE runs, if its tag counts rows; else None."""
     if not isinstance(statement, statements.Execute):
         return None
-    found = one.prepared.get(statement.name) or one.prepared.parsed.get(statement.name)
-    return None if found is None else word_of(found.text)
+    prepared = session.prepared_statements.get(
+        statement.name
+    ) or session.prepared_statements.protocol_statements.get(statement.name)
+    return None if prepared is None else command_of(prepared.text)
 
 
-FIRST: Final = 32
-MOST: Final = 2_000
-BYTES: Final = 1 << 18
-"""What a piece shall have, about."""
+INITIAL_ROWS: Final = 32
+MAX_ROWS: Final = 2_000
+TARGET_BYTES: Final = 1 << 18
+"""Approximate size of a chunk."""
 
 
-class Pace:
-    """``rows`` is for the next piece: by the size of those of the last."""
+class ChunkSizer:
+    """Number of rows of the next chunk, from the sizes of the previous ones."""
 
     def __init__(self) -> None:
-        self.rows = FIRST
+        self.rows = INITIAL_ROWS
 
-    def took(self, rows: int, size: int) -> None:
-        """Note the bytes that a piece of so many rows has."""
+    def record_chunk(self, rows: int, size: int) -> None:
+        """Record the size of a chunk, in bytes."""
         if rows:
-            self.rows = max(1, min(BYTES * rows // max(size, 1), self.rows * 4, MOST))
+            self.rows = max(1, min(TARGET_BYTES * rows // max(size, 1), self.rows * 4, MAX_ROWS))

@@ -1,7 +1,7 @@
 """Statement cache: recognizes repeated requests by their bytes and runs them by cached plans.
 
-A request is either a Query, or the sequence Bind, Describe, Execute, Sync of a prepared statement. Requests
-that have another form or are malformed are left to pygwire.
+A request is either a Query, or the sequence Bind, Describe, Execute, Sync of a prepared statement.
+Describe is optional. Requests of another form and malformed ones are left to pygwire.
 """
 
 import datetime
@@ -13,128 +13,131 @@ from typing import Any, Final
 
 from kpg.api.result import Result
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.parse.parameters import Sized, highest_place
+from kpg.compiler.sql.parse.parameters import TypedInteger, max_placeholder
 from kpg.compiler.sql.parse.parser import parse
-from kpg.execute.scripts import word_of
+from kpg.execute.scripts import command_of
 from kpg.runtime.errors import DataError
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, INTEGER, SMALLINT
 from kpg.server import binary_input
 
-Taker = Callable[[bytes], Any]
+ParameterDecoder = Callable[[bytes], Any]
 TAGS: Final = {"select": "SELECT", "insert": "INSERT 0", "update": "UPDATE", "delete": "DELETE"}
-MOST_TEXTS: Final = 1024
-"""So many texts are known to be statements."""
-LONGEST: Final = 10_000
-TAKERS: Final[dict[int, Callable[[str], Any]]] = {
+MAX_TEXTS: Final = 1024
+"""Number of cached statement texts."""
+MAX_TEXT_LENGTH: Final = 10_000
+DECODERS: Final[dict[int, Callable[[str], Any]]] = {
     0: str,
     16: lambda text: {"true": True, "t": True, "false": False, "f": False}[text],
-    20: lambda text: Sized.of(int(text), BIGINT),
-    21: lambda text: Sized.of(int(text), SMALLINT),
-    23: lambda text: Sized.of(int(text), INTEGER),
+    20: lambda text: TypedInteger.of(int(text), BIGINT),
+    21: lambda text: TypedInteger.of(int(text), SMALLINT),
+    23: lambda text: TypedInteger.of(int(text), INTEGER),
     25: str,
     705: str,
     1042: str,
     1043: str,
     1082: datetime.date.fromisoformat,
-    1700: lambda text: _fraction(Decimal(text)),
+    1700: lambda text: _require_fraction(Decimal(text)),
 }
-"""From a parameter's text to the value that means the same in SQL, by the number of its type."""
+"""Functions from a parameter's text to the Python value with the same meaning in SQL, by type OID."""
 
 
-def _fraction(value: Decimal) -> Decimal:
-    """A number with digits behind the point; another would be an INTEGER."""
+def _require_fraction(value: Decimal) -> Decimal:
+    """Return a number with fractional digits. ValueError for others, which would be an INTEGER."""
     exponent = value.as_tuple().exponent
     if not isinstance(exponent, int) or exponent >= 0:
         raise ValueError
     return value
 
 
-def tag_of(word: str, outcome: Result | None) -> str:
-    """The tag of such a statement."""
-    return f"{TAGS[word]} {0 if outcome is None else outcome.rowcount}"
+def row_count_tag(verb: str, outcome: Result | None) -> str:
+    """Return the command tag of a statement that starts with a word of ``TAGS``."""
+    return f"{TAGS[verb]} {0 if outcome is None else outcome.rowcount}"
 
 
-@lru_cache(MOST_TEXTS)
-def _known(text: str) -> tuple[ast.Statement, int]:
+@lru_cache(MAX_TEXTS)
+def _parse_cached(text: str) -> tuple[ast.Statement, int]:
     (statement,) = parse(text)
-    return statement, highest_place(statement)
+    return statement, max_placeholder(statement)
 
 
-def parsed(text: str) -> tuple[ast.Statement, int] | None:
-    """The statement of a text, and how many parameters it has; None if the text is more than one."""
-    return _known(text) if len(text) <= LONGEST and word_of(text) is not None else None
+def parse_cached(text: str) -> tuple[ast.Statement, int] | None:
+    """Return the statement of a text and the number of its parameters; None if the text is not cacheable."""
+    return _parse_cached(text) if len(text) <= MAX_TEXT_LENGTH and command_of(text) is not None else None
 
 
-def takers_of(formats: Sequence[int], numbers: Sequence[int]) -> "list[Taker] | None":
-    """What makes Python values of parameters; None if one is of a type that has none that means the same."""
-    found: list[Taker] = []
-    for form, number in zip(formats, numbers, strict=True):
-        take = TAKERS.get(number)
-        if take is None or (form and not number):  # only its type tells what it is in binary
+def parameter_decoders(formats: Sequence[int], oids: Sequence[int]) -> "list[ParameterDecoder] | None":
+    """Return the decoders of parameters; None if a type has no Python value with the same meaning in SQL."""
+    decoders: list[ParameterDecoder] = []
+    for form, oid in zip(formats, oids, strict=True):
+        decode = DECODERS.get(oid)
+        if decode is None or (form and not oid):  # binary values need a type
             return None
         if form:
-            found.append(partial(_binary, take, number))
+            decoders.append(partial(_decode_binary, decode, oid))
         else:
-            found.append(_decoded if take is str else partial(_textual, take))
-    return found
+            decoders.append(_decode_text if decode is str else partial(_decode_literal, decode))
+    return decoders
 
 
-def _binary(take: Callable[[str], Any], number: int, value: bytes) -> Any:
+def _decode_binary(decode: Callable[[str], Any], oid: int, value: bytes) -> Any:
     try:
-        return take(binary_input.text_of_number(value, number, {}))
+        return decode(binary_input.binary_to_text_by_oid(value, oid, {}))
     except DataError as error:
         raise ValueError from error
 
 
-def _decoded(value: bytes) -> str:
-    """A text; ValueError if it has a zero byte, which is no character of a text."""
+def _decode_text(value: bytes) -> str:
+    """Decode UTF-8 text. ValueError for a zero byte."""
     if b"\0" in value:
         raise ValueError
     return value.decode()
 
 
-def _textual(take: Callable[[str], Any], value: bytes) -> Any:
-    return take(value.decode())
+def _decode_literal(decode: Callable[[str], Any], value: bytes) -> Any:
+    return decode(value.decode())
 
 
-def taken(values: Sequence[bytes | None], takers: "Sequence[Taker]") -> list[Any] | None:
-    """Parameters as Python values; None if one is none that means the same in SQL."""
+def decode_values(values: Sequence[bytes | None], decoders: "Sequence[ParameterDecoder]") -> list[Any] | None:
+    """Return parameters as Python values; None if one has no value with the same meaning in SQL."""
     try:
-        return [None if value is None else take(value) for value, take in zip(values, takers, strict=True)]
+        return [
+            None if value is None else decode(value) for value, decode in zip(values, decoders, strict=True)
+        ]
     except (ValueError, ArithmeticError, KeyError):
         return None
 
 
-def values_of(
-    values: Sequence[bytes | None], formats: Sequence[int], numbers: Sequence[int]
+def decode_parameters(
+    values: Sequence[bytes | None], formats: Sequence[int], oids: Sequence[int]
 ) -> list[Any] | None:
-    """Parameters as Python values; None if one is of a type that has none that means the same."""
-    takers = takers_of(formats, numbers)
-    return None if takers is None else taken(values, takers)
+    """Return parameters as Python values; None if one has no value with the same meaning in SQL."""
+    decoders = parameter_decoders(formats, oids)
+    return None if decoders is None else decode_values(values, decoders)
 
 
 _length = struct.Struct("!i").unpack_from
 _count = struct.Struct("!H").unpack_from
 BIND, DESCRIBE, EXECUTE, SYNC, QUERY = b"BDESQ"
-DESCRIBED: Final = b"D\x00\x00\x00\x06P\x00"
-EXECUTED: Final = b"E\x00\x00\x00\x09\x00\x00\x00\x00\x00"
-SYNCED: Final = b"S\x00\x00\x00\x04"
-LONGEST_REQUEST: Final = 100_000
+DESCRIBE_MESSAGE: Final = b"D\x00\x00\x00\x06P\x00"
+EXECUTE_MESSAGE: Final = b"E\x00\x00\x00\x09\x00\x00\x00\x00\x00"
+SYNC_MESSAGE: Final = b"S\x00\x00\x00\x04"
+MAX_REQUEST: Final = 100_000
 """Bytes of a request that is read here."""
 
 
 @dataclass(frozen=True, slots=True)
-class Repeated:
-    """What the requests for a prepared statement have in common: all but their values."""
+class RequestTemplate:
+    """The bytes that requests for a prepared statement share: all but their values."""
 
     head: bytes
-    """From behind the length of Bind up to the number of values."""
+    """Bytes between the length field of Bind and the first value."""
     count: int
+    """Number of values."""
     tail: bytes
-    """What comes behind the values, up to the end of Sync."""
-    results: int
-    """Bytes of the tail that are Bind's."""
+    """Bytes after the last value to the end of Sync."""
+    bind_tail: int
+    """Number of bytes of the tail that belong to Bind."""
 
 
 Values = list[bytes | None]
@@ -142,7 +145,7 @@ Values = list[bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A prepared statement's name and values, or, ``name`` being None, the text of a Query."""
+    """The name and values of a prepared statement, or the text of a Query if ``name`` is None."""
 
     start: int
     stop: int
@@ -150,96 +153,100 @@ class Request:
     text: str = ""
     formats: tuple[int, ...] = ()
     values: tuple[bytes | None, ...] = ()
-    results: tuple[int, ...] = ()
-    described: bool = False
+    result_formats: tuple[int, ...] = ()
+    is_described: bool = False
 
 
-def repeated(data: bytes, request: Request) -> Repeated:
-    """What may come again, of a prepared statement's request."""
+def request_template(data: bytes, request: Request) -> RequestTemplate:
+    """Return the template of a prepared statement's request."""
     start = request.start + 5
     names = 1 + len((request.name or "").encode()) + 1
     head = data[start : start + names + 2 + 2 * len(request.formats) + 2]
-    place = start + len(head) + sum(4 + len(value or b"") for value in request.values)
-    return Repeated(head, len(request.values), data[place : request.stop], 2 + 2 * len(request.results))
+    position = start + len(head) + sum(4 + len(value or b"") for value in request.values)
+    return RequestTemplate(
+        head, len(request.values), data[position : request.stop], 2 + 2 * len(request.result_formats)
+    )
 
 
-def again(data: bytes, start: int, known: Repeated) -> tuple[Values, int] | None:
-    """The values of a request that begins at ``start``, and where it stops, if it is known but for these."""
-    place = start + 5
-    if not data.startswith(b"B", start) or not data.startswith(known.head, place):
+def match_request(data: bytes, start: int, template: RequestTemplate) -> tuple[Values, int] | None:
+    """Return the values of the request at ``start`` and its end; None if it does not match the template."""
+    position = start + 5
+    if not data.startswith(b"B", start) or not data.startswith(template.head, position):
         return None
-    place += len(known.head)
+    position += len(template.head)
     values: Values = []
     try:
-        for _ in range(known.count):
-            (length,) = _length(data, place)
-            place += 4
+        for _ in range(template.count):
+            (length,) = _length(data, position)
+            position += 4
             if length < 0:
                 values.append(None)
             else:
-                values.append(data[place : place + length])
-                place += length
-        if _length(data, start + 1)[0] != place + known.results - start - 1:
+                values.append(data[position : position + length])
+                position += length
+        if _length(data, start + 1)[0] != position + template.bind_tail - start - 1:
             return None
     except struct.error:
         return None
-    return (values, place + len(known.tail)) if data.startswith(known.tail, place) else None
+    return (values, position + len(template.tail)) if data.startswith(template.tail, position) else None
 
 
-def request_at(data: bytes, start: int) -> Request | None:
-    """The request that begins at ``start``, if all of it has come and it is of these kinds."""
+def read_request(data: bytes, start: int) -> Request | None:
+    """Return the request at ``start``; None if it is incomplete or of another form."""
     try:
-        return _prepared(data, start) if data[start] == BIND else _query(data, start)
+        return _read_bind(data, start) if data[start] == BIND else _read_query(data, start)
     except (struct.error, ValueError, IndexError):
         return None
 
 
-def name_at(data: bytes, start: int) -> bytes | None:
-    """The name of the prepared statement that a request at ``start`` may be for."""
+def statement_name_at(data: bytes, start: int) -> bytes | None:
+    """Return the name of the prepared statement of a Bind at ``start``; None for another message."""
     close = data.find(0, start + 6)
     return data[start + 6 : close] if close > 0 and data.startswith(b"\0", start + 5) else None
 
 
-def _query(data: bytes, start: int) -> Request | None:
+def _read_query(data: bytes, start: int) -> Request | None:
     if data[start] != QUERY:
         return None
     stop = start + 1 + _length(data, start + 1)[0]
-    if not start + 5 < stop <= len(data) or data[stop - 1] or stop - start > LONGEST_REQUEST:
+    if not start + 5 < stop <= len(data) or data[stop - 1] or stop - start > MAX_REQUEST:
         return None
     text = data[start + 5 : stop - 1]
     return None if b"\0" in text else Request(start, stop, None, text.decode())
 
 
-def _prepared(data: bytes, start: int) -> Request | None:
+def _read_bind(data: bytes, start: int) -> Request | None:
     end = start + 1 + _length(data, start + 1)[0]
-    if end - start > LONGEST_REQUEST or not data.startswith(b"\0", start + 5):
+    if end - start > MAX_REQUEST or not data.startswith(b"\0", start + 5):
         return None
     after = end
-    described = data.startswith(DESCRIBED, after)
-    after += len(DESCRIBED) if described else 0
-    if not data.startswith(EXECUTED, after) or not data.startswith(SYNCED, after + len(EXECUTED)):
+    is_described = data.startswith(DESCRIBE_MESSAGE, after)
+    after += len(DESCRIBE_MESSAGE) if is_described else 0
+    if not data.startswith(EXECUTE_MESSAGE, after) or not data.startswith(
+        SYNC_MESSAGE, after + len(EXECUTE_MESSAGE)
+    ):
         return None
     close = data.index(0, start + 6, end)
     name = data[start + 6 : close].decode()
-    formats, place = _numbers(data, close + 1)
-    (count,) = _count(data, place)
-    place += 2
+    formats, position = _read_formats(data, close + 1)
+    (count,) = _count(data, position)
+    position += 2
     values: list[bytes | None] = []
     for _ in range(count):
-        (length,) = _length(data, place)
-        place += 4
+        (length,) = _length(data, position)
+        position += 4
         if length < 0:
             values.append(None)
             continue
-        values.append(data[place : place + length])
-        place += length
-    results, place = _numbers(data, place)
-    if place != end:
+        values.append(data[position : position + length])
+        position += length
+    result_formats, position = _read_formats(data, position)
+    if position != end:
         return None
-    stop = after + len(EXECUTED) + len(SYNCED)
-    return Request(start, stop, name, "", formats, tuple(values), results, described)
+    stop = after + len(EXECUTE_MESSAGE) + len(SYNC_MESSAGE)
+    return Request(start, stop, name, "", formats, tuple(values), result_formats, is_described)
 
 
-def _numbers(data: bytes, place: int) -> tuple[tuple[int, ...], int]:
-    (count,) = _count(data, place)
-    return struct.unpack_from(f"!{count}H", data, place + 2), place + 2 + 2 * count
+def _read_formats(data: bytes, position: int) -> tuple[tuple[int, ...], int]:
+    (count,) = _count(data, position)
+    return struct.unpack_from(f"!{count}H", data, position + 2), position + 2 + 2 * count

@@ -5,191 +5,195 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
-from kpg.runtime.errors import CanceledError, Waiting
-from kpg.runtime.interrupts import DeferredInterrupt, Watch, checked
+from kpg.runtime.errors import CanceledError, WaitRequest
+from kpg.runtime.interrupts import DeferredInterrupt, Watch, install_check
 from kpg.session.memory_limit import StatementMemory
-from kpg.session.setting_values import seconds_of
+from kpg.session.setting_values import parse_duration
 
 
-class Token:
-    """What another thread cancels the present statement of a session by."""
+class CancelToken:
+    """Flag by which another thread cancels the current statement of a session."""
 
     def __init__(self) -> None:
-        self.canceled = False
+        self.is_canceled = False
 
 
-class Watched(Protocol):
-    """A session: its token, and how long a statement may take, as SET takes it."""
+class LimitedSession(Protocol):
+    """A session with its cancel token and its limits."""
 
-    token: Token
+    token: CancelToken
     deadline: float
-    rests: bool
+    has_explicit_end: bool
 
     @property
     def time_limit(self) -> str:
-        """As text; nothing, or 0, is for ever."""
+        """The setting statement_timeout; empty or 0 for none."""
 
     @property
     def memory_limit(self) -> str:
-        """How much memory one may take, as SET takes it; nothing, or 0, is no limit of its own."""
+        """The setting statement_memory_limit; empty or 0 for none."""
 
 
-class Limits(NamedTuple):
-    """What may end a statement."""
+class StatementLimits(NamedTuple):
+    """The cancel tokens, the deadline and the memory limit of a statement."""
 
-    tokens: Sequence[Token]
-    end: float
+    tokens: Sequence[CancelToken]
+    deadline: float
     memory: StatementMemory
 
     def check(self) -> None:
-        """Raise CanceledError if a statement has to end: it is cancelled, or has taken too long."""
-        _check(self.tokens, self.end)
+        """Raise CanceledError if the statement is cancelled or its deadline has passed."""
+        _check_limits(self.tokens, self.deadline)
 
 
-def _check(tokens: Sequence[Token], end: float) -> None:
+def _check_limits(tokens: Sequence[CancelToken], deadline: float) -> None:
     for token in tokens:
-        if token.canceled:
+        if token.is_canceled:
             raise CanceledError("canceling statement due to user request")
-    if end and time.monotonic() > end:
+    if deadline and time.monotonic() > deadline:
         raise CanceledError("canceling statement due to statement timeout")
 
 
-def deadline_of(session: Watched) -> float:
-    """When a statement that begins now has taken too long, by the monotonic clock; 0 for never."""
-    limit = seconds_of(text) if (text := session.time_limit) else 0.0
+def statement_deadline(session: LimitedSession) -> float:
+    """Return the deadline of a statement that begins now, by the monotonic clock; 0 for none."""
+    limit = parse_duration(text) if (text := session.time_limit) else 0.0
     return time.monotonic() + limit if limit else 0.0
 
 
 class Cancellation:
-    """The watch that is asked at safe points (between operators, and pieces of a join)."""
+    """Watch that ends statements at safe points: between operators, and within joins."""
 
     def __init__(self, interrupt: DeferredInterrupt) -> None:
         self._next: Watch | None = interrupt.watch
         self._interrupt = interrupt
-        self._raised = False
-        self._tokens: Sequence[Token] = ()
-        self._end = 0.0
+        self._has_raised = False
+        self._tokens: Sequence[CancelToken] = ()
+        self._deadline = 0.0
         self.memory = StatementMemory()
-        self.pause: Callable[[], object] | None = None
-        """Called at checkpoints: lets others in."""
-        self.yields: Callable[[], object] | None = None
-        """Called at safe points of a query that may be given up, to run outside of the engine."""
+        self.on_checkpoint: Callable[[], object] | None = None
+        """Called at checkpoints, where it may let other sessions run."""
+        self.on_safe_point: Callable[[], object] | None = None
+        """Called at safe points of a query that may move to a child process."""
         interrupt.watch = self
 
-    def begin(self) -> None:
-        """A step begins."""
+    def begin_step(self) -> None:
+        """Begin a step."""
         if self._next is not None:
-            self._next.begin()
+            self._next.begin_step()
 
     def __call__(self) -> None:
-        """Raise CanceledError if the present statement, or one of those that share a step, has to end."""
-        _check(self._tokens, self._end)
+        """Raise CanceledError if the current statement, or one of those that share a step, has to end."""
+        _check_limits(self._tokens, self._deadline)
         self.memory()
         if self._next is not None:
             self._next()
-        if self.yields is not None:
-            self.yields()
+        if self.on_safe_point is not None:
+            self.on_safe_point()
 
-    def between(self) -> None:
-        """As :meth:`__call__`, at checkpoints: once for a statement, whose undoing may come by some.
+    def check_at_checkpoint(self) -> None:
+        """Check limits at a checkpoint, and raise once per statement, whose undo may also pass checkpoints.
 
-        A step is not ended there: it has safe points of its own.
+        A step is not ended at a checkpoint: it has safe points.
         """
-        if self._raised or self._interrupt.busy:
+        if self._has_raised or self._interrupt.is_entered:
             return
         try:
             self()
-            if self.pause is not None:
-                self.pause()
+            if self.on_checkpoint is not None:
+                self.on_checkpoint()
         except BaseException:
-            self._raised = True
+            self._has_raised = True
             raise
 
-    def take_out(self) -> "Limits":
-        """Give up watching the present statement until :meth:`put_back`."""
-        limits = Limits(self._tokens, self._end, self.memory)
-        self._tokens, self._end, self.memory = (), 0.0, StatementMemory()
-        self.memory.most = limits.memory.most
+    def detach_limits(self) -> "StatementLimits":
+        """Remove and return the limits of the current statement."""
+        limits = StatementLimits(self._tokens, self._deadline, self.memory)
+        self._tokens, self._deadline, self.memory = (), 0.0, StatementMemory()
+        self.memory.bound = limits.memory.bound
         return limits
 
-    def put_back(self, limits: "Limits") -> None:
-        """Watch a statement again."""
-        limits.memory.most = self.memory.most
-        self._tokens, self._end, self.memory = limits.tokens, limits.end, limits.memory
-        self._raised = False
+    def attach_limits(self, limits: "StatementLimits") -> None:
+        """Restore the limits of a statement."""
+        limits.memory.bound = self.memory.bound
+        self._tokens, self._deadline, self.memory = limits.tokens, limits.deadline, limits.memory
+        self._has_raised = False
 
-    def room(self, wanted: int) -> None:
-        """As Watch."""
-        self.memory.room(wanted)
+    def check_room(self, size: int) -> None:
+        """Raise an error if ``wanted`` more bytes exceed a limit."""
+        self.memory.check_room(size)
         if self._next is not None:
-            self._next.room(wanted)
+            self._next.check_room(size)
 
     @contextmanager
-    def watching(self, session: Watched, end: float | None = None) -> Iterator[None]:
-        """The block is a statement of a session; ``end`` is when it ends if it has begun before."""
+    def limiting(self, session: LimitedSession, deadline: float | None = None) -> Iterator[None]:
+        """Apply the limits of a session to the block; ``deadline`` is the deadline of a resumed statement."""
         token = session.token
-        if token.canceled:
-            token.canceled = False
+        if token.is_canceled:
+            token.is_canceled = False
             raise CanceledError("canceling statement due to user request")
         self._tokens = (token,)
-        if end is not None:
-            self._end = 0.0 if end == float("inf") else end
+        if deadline is not None:
+            self._deadline = 0.0 if deadline == float("inf") else deadline
         else:
-            self._end = session.deadline or deadline_of(session)
-        self.memory.begin(session.memory_limit)
+            self._deadline = session.deadline or statement_deadline(session)
+        self.memory.begin_step(session.memory_limit)
         try:
-            if end is not None or session.deadline:
+            if deadline is not None or session.deadline:
                 self()
-            self._raised = False
-            with checked(self.between):
+            self._has_raised = False
+            with install_check(self.check_at_checkpoint):
                 yield
-        except Waiting:
-            if token.canceled:
+        except WaitRequest:
+            if token.is_canceled:
                 raise CanceledError("canceling statement due to user request") from None
             raise
         finally:
             self._tokens = ()
-            self._end = 0.0
+            self._deadline = 0.0
             self.memory.end()
-            if not session.rests:
-                token.canceled = False
+            if not session.has_explicit_end:
+                token.is_canceled = False
 
     @contextmanager
-    def watching_all(self, sessions: Sequence[Watched]) -> Iterator[None]:
-        """The block is the step that statements share: each of them can end it, by the least of their limits.
+    def limiting_group(self, sessions: Sequence[LimitedSession]) -> Iterator[None]:
+        """Apply the strictest limits of several sessions to the block, their shared step.
 
-        Who has ended it is still told so when it comes to be done alone.
+        The session that ends the step gets its error when its statement runs again alone.
         """
-        limits = [seconds for one in sessions if (text := one.time_limit) and (seconds := seconds_of(text))]
-        self._tokens = [one.token for one in sessions]
-        self._end = time.monotonic() + min(limits) if limits else 0.0
-        self.memory.begin("")
+        limits = [
+            seconds
+            for session in sessions
+            if (text := session.time_limit) and (seconds := parse_duration(text))
+        ]
+        self._tokens = [session.token for session in sessions]
+        self._deadline = time.monotonic() + min(limits) if limits else 0.0
+        self.memory.begin_step("")
         try:
             yield
         finally:
             self._tokens = ()
-            self._end = 0.0
+            self._deadline = 0.0
             self.memory.end()
 
 
-class Owner:
-    """The database's own settings, for calls without a session: nobody cancels these but by Ctrl-C."""
+class DatabaseLimits:
+    """Limits of calls without a session, by the database's settings; only Ctrl-C cancels these."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        self.token = Token()
+        self.token = CancelToken()
         self.deadline = 0.0
-        self.rests = False
+        self.has_explicit_end = False
         self.time_limit = settings.get("statement_timeout", "")
         self.memory_limit = settings.get("statement_memory_limit", "")
 
 
 @contextmanager
-def limited(interrupt: DeferredInterrupt, settings: Mapping[str, str]) -> Iterator[None]:
-    """The block is a statement without a session."""
+def within_limits(interrupt: DeferredInterrupt, settings: Mapping[str, str]) -> Iterator[None]:
+    """Apply the database's own limits to the block."""
     before = interrupt.watch
     cancellation = Cancellation(interrupt)
     try:
-        with cancellation.watching(Owner(settings)):
+        with cancellation.limiting(DatabaseLimits(settings)):
             yield
     finally:
         interrupt.watch = before

@@ -12,15 +12,15 @@ from kpg.runtime.errors import DataError
 from kpg.runtime.records import dataclass
 from kpg.session.notification_queue import report
 
-LONGEST_NAME: Final = 63
-LONGEST_PAYLOAD: Final = 7999
-MOST_UNREAD: Final = 100_000
-"""Messages that wait for a session that does not fetch them; the oldest give way."""
+MAX_NAME_BYTES: Final = 63
+MAX_PAYLOAD_BYTES: Final = 7999
+MAX_UNREAD: Final = 100_000
+"""Messages that wait for a session that does not fetch them; the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a transaction said: the number of the session that said it, the channel and the text."""
+    """A notification: the number of the session that sent it, the channel and the text."""
 
     sender: int
     channel: str
@@ -28,8 +28,11 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
-    """A part of a transaction, within so many savepoints: a Message, or LISTEN (True) or UNLISTEN."""
+class PendingAction:
+    """A NOTIFY, LISTEN (``listens``) or UNLISTEN that takes effect at the commit.
+
+    ``depth`` is the number of savepoints when it was issued.
+    """
 
     depth: int
     channel: str
@@ -38,101 +41,105 @@ class Act:
 
 
 class Mailbox:
-    """One session's end of all channels."""
+    """One session's connection to all channels."""
 
     def __init__(self, channels: "Channels", number: int = 0) -> None:
         self.number = number
-        self.received: deque[Message] = deque(maxlen=MOST_UNREAD)
-        self.told: Callable[[Message], object] | None = None
-        """Whom to call instead of keeping messages; on the engine's thread."""
+        self.inbox: deque[Message] = deque(maxlen=MAX_UNREAD)
+        """Received messages that have not been read."""
+        self.callback: Callable[[Message], object] | None = None
+        """Receives each message on the engine's thread, instead of ``inbox``."""
         self._channels = channels
-        self._acts: list[Act] = []
+        self._actions: list[PendingAction] = []
 
     def __bool__(self) -> bool:
-        """Whether a transaction has something to say."""
-        return bool(self._acts)
+        """Whether the transaction has actions to commit."""
+        return bool(self._actions)
 
     def notify(self, channel: str, payload: str, depth: int) -> None:
-        """Say something at the commit; DataError if it cannot be said."""
-        _check(channel)
-        if len(payload.encode()) > LONGEST_PAYLOAD:
-            raise DataError(f"payload string too long: {LONGEST_PAYLOAD} bytes at most")
-        said = any(act.channel == channel and act.payload == payload for act in self._acts)
-        if not said:
-            self._acts.append(Act(depth, channel, payload))
+        """Send a message at the commit; DataError if the name or the payload is too long."""
+        _check_name(channel)
+        if len(payload.encode()) > MAX_PAYLOAD_BYTES:
+            raise DataError(f"payload string too long: {MAX_PAYLOAD_BYTES} bytes at most")
+        is_duplicate = any(act.channel == channel and act.payload == payload for act in self._actions)
+        if not is_duplicate:
+            self._actions.append(PendingAction(depth, channel, payload))
 
     def listen(self, channel: str, depth: int) -> None:
-        """Be told of what is said on a channel from the commit on."""
-        _check(channel)
-        self._acts.append(Act(depth, channel, listens=True))
+        """Receive messages on a channel from the commit on."""
+        _check_name(channel)
+        self._actions.append(PendingAction(depth, channel, listens=True))
 
     def unlisten(self, channel: str, depth: int) -> None:
-        """Be told no more, from the commit on; of no channel if the name is empty."""
-        self._acts.append(Act(depth, channel))
+        """Stop receiving from the commit on; an empty name means all channels."""
+        self._actions.append(PendingAction(depth, channel))
 
-    def forget(self, depth: int) -> None:
-        """Let be gone what was done within so many savepoints; 0: all."""
-        self._acts = [act for act in self._acts if act.depth < depth]
+    def discard(self, depth: int) -> None:
+        """Discard the actions of savepoint ``depth`` and deeper; 0 discards all."""
+        self._actions = [act for act in self._actions if act.depth < depth]
 
     def release(self, depth: int) -> None:
-        """Savepoints are gone, and what was done within them belongs to what is around them."""
-        self._acts = [Act(min(act.depth, depth), act.channel, act.payload, act.listens) for act in self._acts]
+        """Merge the actions of savepoint ``depth`` and deeper into the enclosing savepoint (RELEASE)."""
+        self._actions = [
+            PendingAction(min(act.depth, depth), act.channel, act.payload, act.listens)
+            for act in self._actions
+        ]
 
     def commit(self) -> None:
-        """Do everything that was to be done."""
-        acts, self._acts = self._acts, []
+        """Carry out the pending actions: first LISTEN and UNLISTEN, then NOTIFY."""
+        acts, self._actions = self._actions, []
         for act in acts:
             if act.payload is None:
                 self._channels.listen(self, act.channel, listens=act.listens)
         for act in acts:
             if act.payload is not None:
-                self._channels.tell(Message(self.number, act.channel, act.payload))
+                self._channels.deliver(Message(self.number, act.channel, act.payload))
 
-    def listening(self) -> list[str]:
-        """The channels that it listens to."""
-        return self._channels.of(self)
+    def list_channels(self) -> list[str]:
+        """Return the channels that this session listens to."""
+        return self._channels.channels_of(self)
 
     def close(self) -> None:
-        """Listen to nothing any more."""
-        self._acts = []
+        """Drop pending actions and stop listening."""
+        self._actions = []
         self._channels.listen(self, "", listens=False)
 
 
-def _check(channel: str) -> None:
+def _check_name(channel: str) -> None:
     if not channel:
         raise DataError("channel name cannot be empty")
-    if len(channel.encode()) > LONGEST_NAME:
-        raise DataError(f"channel name too long: {LONGEST_NAME} bytes at most")
+    if len(channel.encode()) > MAX_NAME_BYTES:
+        raise DataError(f"channel name too long: {MAX_NAME_BYTES} bytes at most")
 
 
 class Channels:
-    """Who listens to what."""
+    """The listeners of each channel."""
 
     def __init__(self) -> None:
         self._listeners: dict[str, dict[Mailbox, None]] = {}
 
-    def listen(self, box: Mailbox, channel: str, *, listens: bool) -> None:
-        """Have one listen to a channel, or no more; an empty name means all."""
+    def listen(self, mailbox: Mailbox, channel: str, *, listens: bool) -> None:
+        """Start or stop listening to a channel; an empty name means all."""
         if listens:
-            self._listeners.setdefault(channel, {})[box] = None
+            self._listeners.setdefault(channel, {})[mailbox] = None
             return
         for name in [channel] if channel else list(self._listeners):
-            found = self._listeners.get(name, {})
-            found.pop(box, None)
-            if not found:
+            listeners = self._listeners.get(name, {})
+            listeners.pop(mailbox, None)
+            if not listeners:
                 self._listeners.pop(name, None)
 
-    def of(self, box: Mailbox) -> list[str]:
-        """The channels that one listens to."""
-        return [channel for channel, boxes in self._listeners.items() if box in boxes]
+    def channels_of(self, mailbox: Mailbox) -> list[str]:
+        """Return the channels that a mailbox listens to."""
+        return [channel for channel, boxes in self._listeners.items() if mailbox in boxes]
 
-    def tell(self, message: Message) -> None:
-        """Give a message to all who listen."""
-        for box in list(self._listeners.get(message.channel, ())):
-            if box.told is None:
-                box.received.append(message)
+    def deliver(self, message: Message) -> None:
+        """Give a message to all listeners of its channel."""
+        for mailbox in list(self._listeners.get(message.channel, ())):
+            if mailbox.callback is None:
+                mailbox.inbox.append(message)
                 continue
             try:
-                box.told(message)
-            except Exception as error:  # the commit stands whoever cannot be told of it
-                report(f"telling session {box.number} of channel {message.channel}", error)
+                mailbox.callback(message)
+            except Exception as error:  # a failing listener does not affect the commit
+                report(f"telling session {mailbox.number} of channel {message.channel}", error)

@@ -23,89 +23,88 @@ class ClockHost(Protocol):
 
     @property
     def executor(self) -> Executor:
-        """Keeps the clock's row."""
+        """Holds the clock row."""
 
     @property
     def journal(self) -> Journal:
         """Undo entries of definitions."""
 
-    def step_unkept(self) -> None:
-        """Take a step that is not written to the log."""
+    def step_unlogged(self) -> None:
+        """Run a step that is not written to the log."""
 
 
 class Clock:
-    """See the module. Times are microseconds since 1970, in UTC."""
+    """Database clock. Times are microseconds since 1970, in UTC."""
 
-    __slots__ = ("_engine", "given", "kept")
+    __slots__ = ("_engine", "advanced_time", "has_row")
 
     def __init__(self, engine: ClockHost) -> None:
         self._engine = engine
-        self.given: int | None = None
-        """The time that the user has advanced to; None while it is the system's."""
-        self.kept = False
-        """Whether there is a row that views may read."""
+        self.advanced_time: int | None = None
+        """Time to which the user has advanced the clock; None while it is the system's."""
+        self.has_row = False
+        """Whether the clock row exists, which views read."""
 
     def read(self) -> int:
-        """The present time."""
-        return time.time_ns() // 1000 if self.given is None else self.given
+        """Return the present time."""
+        return time.time_ns() // 1000 if self.advanced_time is None else self.advanced_time
 
-    def follow(self, other: "Clock") -> None:
-        """Go on as the clock of a database does that has the same tables."""
-        self.given, self.kept = other.given, other.kept
+    def copy_from(self, other: "Clock") -> None:
+        """Take over the state of the clock of a database with the same tables."""
+        self.advanced_time, self.has_row = other.advanced_time, other.has_row
 
-    def keep(self) -> None:
-        """Have a row that views may read, before the first of them is installed.
+    def create_row(self) -> None:
+        """Create the clock row, before the first view that reads it is installed.
 
-        The commit of that view has it be there when the database is opened again: in a transaction, nothing
-        of what has been defined before may be kept earlier.
+        The view's commit logs the row. Definitions of the same transaction must not be logged earlier.
         """
         executor = self._engine.executor
-        if self.kept:
+        if self.has_row:
             return
         if executor.has_pending:
             raise NotSupportedError(
                 "the first view of the present time in a transaction that has changed rows is not supported",
-                hint="make it before the changes",
+                hint="create it before the changes",
             )
         executor.create_table(CLOCK, CLOCK_SCHEMA)
         executor.insert(CLOCK, np.array([[self.read()]], np.int64))
-        with self._engine.journal.apart():
-            self._engine.step_unkept()
-        self.kept = True
+        with self._engine.journal.restart_after_commit():
+            self._engine.step_unlogged()
+        self.has_row = True
 
     def tick(self) -> bool:
-        """Have the row show the present time, which never goes back; whether it did not."""
+        """Advance the clock row to the present time. Return whether it changed; it never goes back."""
         executor = self._engine.executor
-        if not self.kept:
+        if not self.has_row:
             return False
-        shown = executor.scan(CLOCK, None)
+        row = executor.scan(CLOCK, None)
         now = self.read()
-        if now <= int(shown[0, 0]):
+        if now <= int(row[0, 0]):
             return False
-        executor.delete(CLOCK, executor.match(CLOCK, shown))
+        executor.delete(CLOCK, executor.match(CLOCK, row))
         executor.insert(CLOCK, np.array([[now]], np.int64))
         return True
 
     def advance_to(self, moment: datetime.datetime | str) -> None:
-        """Let it be that time, until it is advanced again; InterfaceError if that is in the past."""
+        """Set the time, until the next call. InterfaceError if ``moment`` is in the past."""
         if isinstance(moment, str):
-            moment = _moment(moment)
+            moment = _parse_moment(moment)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=datetime.UTC)
         word = (moment - EPOCH) // MICROSECOND
-        reached = self.given
-        if self.kept:  # views compare with the system's time, or an earlier one
-            reached = max(int(self._engine.executor.scan(CLOCK, None)[0, 0]), reached or 0)
-        if reached is not None and word < reached:
-            shown = EPOCH + reached * MICROSECOND
-            raise InterfaceError(f"the time is {shown} already", hint="it only goes forward")
-        self.given = word
+        former = self.advanced_time
+        if self.has_row:  # views read the clock row, which may lag behind the system's time
+            former = max(int(self._engine.executor.scan(CLOCK, None)[0, 0]), former or 0)
+        if former is not None and word < former:
+            former_moment = EPOCH + former * MICROSECOND
+            raise InterfaceError(f"the time is {former_moment} already", hint="the time never goes back")
+        self.advanced_time = word
 
 
-def _moment(text: str) -> datetime.datetime:
+def _parse_moment(text: str) -> datetime.datetime:
     try:
         return datetime.datetime.fromisoformat(text)
     except ValueError:
         raise InterfaceError(
-            f"{text!r} is no moment", hint="it is written as 2024-02-29 12:00:00+00:00, or a datetime"
+            f"{text!r} is no moment", hint="write it as 2024-02-29 12:00:00+00:00, or give a datetime"
         ) from None

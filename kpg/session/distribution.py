@@ -9,8 +9,8 @@ from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.compiler.physical.placement_rules import place
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.executor import Executor
-from kpg.runtime.executor_factory import shared_executor
-from kpg.runtime.handles import Work
+from kpg.runtime.executor_factory import distributed_executor
+from kpg.runtime.handles import WorkerStatistics
 from kpg.runtime.plan import Plan, Source
 from kpg.runtime.records import dataclass
 from kpg.session.memory_limit import used_bytes
@@ -18,25 +18,27 @@ from kpg.session.undo import Journal
 
 if TYPE_CHECKING:
     from kpg.compiler.physical.placement import Placement
-    from kpg.runtime.executor import SharedExecutor
+    from kpg.runtime.executor import DistributedExecutor
     from kpg.runtime.interrupts import DeferredInterrupt
 
 DISTRIBUTION: Final = "distribution"
-"""In the engine's extras: by tables' numbers what DISTRIBUTED BY and REPLICATED say."""
-EVERYWHERE: Final = "*"
-SMALL: Final = 1000
-"""A table of so few rows, when something is installed over it, is kept by all workers alike."""
-BESIDE: Final = 64
-"""So is one with a fraction of the rows of the largest that it is read with: keeping it costs each worker
-less than sending rows of the large one to where it is."""
-GROWN: Final = 4
-"""A table that has become so many times too large for that is parted after all."""
-SOON: Final = 8
-"""While the tables of a plan have so many times the rows of one step, it is placed again for one that was
-empty: that costs about as much as those steps."""
+"""Key in the engine's extras: the clauses DISTRIBUTED BY and REPLICATED, by table number."""
+REPLICATED: Final = "*"
+SMALL_TABLE_ROWS: Final = 1000
+"""A table of at most this many rows at installation is replicated to all workers."""
+REPLICATION_RATIO: Final = 64
+"""So is a table that is this many times smaller than the largest one of the plan. Replicating it costs
+each worker less than exchanging rows of the large table.
+"""
+GROWTH_FACTOR: Final = 4
+"""A replicated table is partitioned once it exceeds its limit by this factor."""
+PLACEMENT_STEPS: Final = 8
+"""A plan over an empty table is placed again while its tables have at most this many times the rows of
+the step: placing it costs about as much as that many steps.
+"""
 
 
-class Distributed(Protocol):
+class DistributionHost(Protocol):
     """The members of the engine that the distribution of tables uses."""
 
     @property
@@ -57,32 +59,32 @@ class Distributed(Protocol):
 
     @property
     def extras(self) -> dict[str, object]:
-        """Other values that the log keeps, by name."""
+        """Other values that the log records, by name."""
 
 
-def work(engine: Distributed) -> list[Work]:
-    """What each worker of an engine keeps and has done."""
+def measure_workers(engine: DistributionHost) -> list[WorkerStatistics]:
+    """Return the state size and the CPU time of each worker of an engine."""
     executor = engine.executor
     if engine.workers is not None:
-        return engine.workers.work()
+        return engine.workers.measure()
     operators = executor.operators()
-    rows, size = sum(one.rows for one in operators), sum(one.bytes for one in operators)
+    rows, size = sum(operator.rows for operator in operators), sum(operator.bytes for operator in operators)
     size += sum(executor.table_bytes(entry.name) for entry in engine.catalog if isinstance(entry, TableEntry))
-    return [Work(rows, size, time.process_time())]
+    return [WorkerStatistics(rows, size, time.process_time())]
 
 
-def declare(engine: Distributed, table: str, distribution: str) -> None:
-    """Have a table's rows be by a column, or with ``*`` all at each worker, in plans from now on."""
+def declare_distribution(engine: DistributionHost, table: str, distribution: str) -> None:
+    """Distribute a table by a column, or replicate it (``*``), in plans from now on."""
     before: tuple[tuple[int, str], ...] = engine.extras.get(DISTRIBUTION, ())  # type: ignore[assignment]
     number = engine.executor.table_number(table)
     engine.extras[DISTRIBUTION] = (*before, (number, distribution))
-    engine.journal.note(undo=lambda: _forget(engine, number))
+    engine.journal.add(undo=lambda: _remove_declaration(engine, number))
 
 
-def _forget(engine: Distributed, number: int) -> None:
-    """Take back what :func:`declare` has said of a table, by its number."""
+def _remove_declaration(engine: DistributionHost, number: int) -> None:
+    """Undo :func:`declare_distribution` for a table number."""
     declared: tuple[tuple[int, str], ...] = engine.extras[DISTRIBUTION]  # type: ignore[assignment]
-    others = tuple(one for one in declared if one[0] != number)
+    others = tuple(declaration for declaration in declared if declaration[0] != number)
     if others:
         engine.extras[DISTRIBUTION] = others
     else:
@@ -90,141 +92,147 @@ def _forget(engine: Distributed, number: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
-    """The tables that a plan reads: ``placement.Tables``, for this plan."""
+class TableSizes:
+    """Sizes and distribution of the tables that a plan reads; implements ``placement.Tables``."""
 
     workers: "Workers"
     counts: Mapping[str, int]
 
-    def home(self, table: str) -> int | None:
-        """The column by which a table is distributed; None if all workers keep all of it."""
-        found = self.workers.declared(table)
+    def partition_column(self, table: str) -> int | None:
+        """Return the column by which a table is distributed; None if it is replicated."""
+        found = self.workers.declared_column(table)
         if found is not None:
             return None if found < 0 else found
-        if 0 < self.counts.get(table, 0) <= self.few:
+        if 0 < self.counts.get(table, 0) <= self.max_replicated_rows:
             return None
         return self.workers.leading_key(table)
 
-    def owner(self, table: str) -> int | None:
-        """The column whose words tell which worker has a table's rows; None: all workers have them."""
+    def owner_column(self, table: str) -> int | None:
+        """Return the column whose words determine the owner of a row; None if all workers have all rows."""
         return self.workers.owner(table)
 
-    def view(self, name: str) -> "Placement":
-        """Where the rows of a view are."""
+    def view_placement(self, name: str) -> "Placement":
+        """Return the placement of a view's rows."""
         return self.workers.views[name].output
 
     @property
-    def few(self) -> int:
-        """So many rows all workers keep."""
+    def max_replicated_rows(self) -> int:
+        """Largest size of a table that is replicated."""
         small = self.workers.small
-        return max(small, max(self.counts.values(), default=0) // BESIDE) if small else 0
+        return max(small, max(self.counts.values(), default=0) // REPLICATION_RATIO) if small else 0
 
 
-class Standing(NamedTuple):
-    """What has been placed: its plan, the sizes of its tables then, and where its rows are."""
+class PlacedPlan(NamedTuple):
+    """A placed plan: the plan, the sizes of its tables at that time, and the placement of its output."""
 
     plan: Plan
-    sizes: Sizes
+    sizes: TableSizes
     output: "Placement"
 
-    def would_move(self, now: Sizes, rows: int) -> bool:
-        """Whether to place it again, for a step of so many rows."""
-        soon = sum(now.counts.values()) <= SOON * rows
-        return any(self._moves(table, now, soon=soon) for table in now.counts)
+    def needs_new_placement(self, now: TableSizes, rows: int) -> bool:
+        """Whether to place the plan again before a step of ``rows`` rows."""
+        soon = sum(now.counts.values()) <= PLACEMENT_STEPS * rows
+        return any(self._has_outgrown(table, now, soon=soon) for table in now.counts)
 
-    def _moves(self, table: str, now: Sizes, *, soon: bool) -> bool:
+    def _has_outgrown(self, table: str, now: TableSizes, *, soon: bool) -> bool:
         then, count = self.sizes.counts[table], now.counts[table]
-        if now.workers.declared(table) is not None:
+        if now.workers.declared_column(table) is not None:
             return False
-        if 0 < then <= self.sizes.few:
-            return count > GROWN * now.few
-        return soon and not then and 0 < count * BESIDE <= max(now.counts.values()) and count <= now.few
+        if 0 < then <= self.sizes.max_replicated_rows:
+            return count > GROWTH_FACTOR * now.max_replicated_rows
+        return (
+            soon
+            and not then
+            and 0 < count * REPLICATION_RATIO <= max(now.counts.values())
+            and count <= now.max_replicated_rows
+        )
 
 
 class Workers:
-    """A crew, and where the rows of each view are among its members."""
+    """The worker processes, and the placement of each view's rows."""
 
-    def __init__(self, crew: Any, small: int = SMALL) -> None:
-        """Tables of at most ``small`` rows are kept by all members, if they have any; with 0 none are.
+    def __init__(self, crew: Any, small: int = SMALL_TABLE_ROWS) -> None:
+        """Wrap the processes that ``runtime.local.processes`` returns.
 
-        ``crew`` is what ``runtime.local.processes`` gives.
+        Tables of at most ``small`` rows are replicated to all members; 0 disables replication.
         """
         self.crew = crew
         self.small = small
-        self.views: dict[str, Standing] = {}
+        self.views: dict[str, PlacedPlan] = {}
         self.extras: dict[str, Any] = {}
-        """Those of the engine."""
-        self._executor: SharedExecutor | None = None
+        """The engine's extras."""
+        self._executor: DistributedExecutor | None = None
 
-    def executor(self, merge_effort: str, interrupt: "DeferredInterrupt") -> "SharedExecutor":
-        """What runs plans."""
-        self._executor = shared_executor(self.crew, self, merge_effort, interrupt)
+    def executor(self, merge_effort: str, interrupt: "DeferredInterrupt") -> "DistributedExecutor":
+        """Create the executor that runs plans on all workers."""
+        self._executor = distributed_executor(self.crew, self, merge_effort, interrupt)
         return self._executor
 
-    def work(self) -> list[Work]:
-        """What each member keeps and has done."""
-        return self._there.work()
+    def measure(self) -> list[WorkerStatistics]:
+        """Return the state size and the CPU time of each member."""
+        return self._started_executor.worker_statistics()
 
     def used_bytes(self) -> int:
-        """Memory of this process, of the members on this machine, and what they have in common."""
+        """Return the bytes used by this process, the members on this machine, and their shared memory."""
         members = sum(used_bytes(process) for process in self.crew.processes)
-        return used_bytes() + members + self.crew.memory.allocated
+        return used_bytes() + members + self.crew.memory.allocated_bytes
 
     @property
-    def _there(self) -> "SharedExecutor":
+    def _started_executor(self) -> "DistributedExecutor":
         assert self._executor is not None
         return self._executor
 
     def place(self, name: str, plan: Plan) -> tuple[Plan, bool]:
-        """The plan for many workers, and whether all of them have all rows of its output."""
-        sizes = self.sizes(plan)
-        made = place(plan, sizes)
-        self.views[name] = Standing(plan, sizes, made.output)
-        return made.plan, made.output.held
+        """Return the plan for many workers, and whether every worker has all rows of its output."""
+        sizes = self.tables_of(plan)
+        placed = place(plan, sizes)
+        self.views[name] = PlacedPlan(plan, sizes, placed.output)
+        return placed.plan, placed.output.replicated
 
-    def moving(self, rows: int, tables: Set[str]) -> set[str]:
-        """What is to be placed again for a step of so many rows, after which tables have other sizes."""
+    def plans_to_replace(self, rows: int, tables: Set[str]) -> set[str]:
+        """Return the plans over ``tables`` only that a step of ``rows`` rows should place again."""
         return {
             name
             for name, standing in self.views.items()
-            if standing.sizes.counts.keys() <= tables and standing.would_move(self.sizes(standing.plan), rows)
+            if standing.sizes.counts.keys() <= tables
+            and standing.needs_new_placement(self.tables_of(standing.plan), rows)
         }
 
-    def forget(self, name: str) -> None:
-        """Something is not installed any more."""
+    def remove(self, name: str) -> None:
+        """Forget the plan of an uninstalled view."""
         self.views.pop(name, None)
 
-    def sizes(self, query: Plan) -> Sizes:
-        """The sizes that the tables of a plan have."""
-        count = self._there.count
+    def tables_of(self, query: Plan) -> TableSizes:
+        """Return the present sizes of the tables of a plan."""
+        count = self._started_executor.count
         tables = (node.table for node in query.nodes if isinstance(node, Source))
-        return Sizes(self, {table: count(table) for table in tables})
+        return TableSizes(self, {table: count(table) for table in tables})
 
-    def declared(self, table: str) -> int | None:
-        """The column by which a table is said to be distributed, or -1 for REPLICATED."""
-        executor = self._there
-        found = dict(self.extras.get(DISTRIBUTION, ())).get(executor.table_number(table))
-        if found == EVERYWHERE:
+    def declared_column(self, table: str) -> int | None:
+        """Return the column of a table's DISTRIBUTED BY clause, -1 for REPLICATED, None without a clause."""
+        executor = self._started_executor
+        clause = dict(self.extras.get(DISTRIBUTION, ())).get(executor.table_number(table))
+        if clause == REPLICATED:
             return -1
-        if found is not None:
-            with suppress(ProgrammingError):  # the column has gone, or has another name
-                return executor.column(table, found)
+        if clause is not None:
+            with suppress(ProgrammingError):  # the column was dropped or renamed
+                return executor.column_position(table, clause)
         return None
 
     @property
-    def apart(self) -> bool:
-        """Whether nobody but its owner has a row: workers have no memory in common."""
+    def is_sharded(self) -> bool:
+        """Whether the workers have no shared memory, so that only the owner has a row."""
         return self.crew.memory is None
 
     def owner(self, table: str) -> int | None:
-        """The column whose words tell which worker has a table's rows; None: all workers have them."""
-        return self._there.home(table) if self.apart else None
+        """Return the column whose words determine the owner of a row; None if all workers have all rows."""
+        return self._started_executor.home_column(table) if self.is_sharded else None
 
-    def home(self, table: str) -> int:
-        """The column by which a table is distributed, whether or not it is small."""
-        declared = self.declared(table)
+    def home_column(self, table: str) -> int:
+        """Return the column by which a table is distributed, whatever its size."""
+        declared = self.declared_column(table)
         return self.leading_key(table) if declared is None or declared < 0 else declared
 
     def leading_key(self, table: str) -> int:
-        """The column by which a table is distributed of which nothing is said."""
-        return self._there.leading_key(table)
+        """Return the column by which a table without a clause is distributed."""
+        return self._started_executor.leading_key_column(table)

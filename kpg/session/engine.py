@@ -1,11 +1,13 @@
-"""Engine of one database: executor, catalog, and the maintained views.
+"""The engine of one database: executor, catalog, tables, views and transactions.
 
 The statement handlers and the public API are thin layers over it. Callers hold its monitor.
-Invariant: the catalog's tables are a subset of the executor's, and ``views`` holds the materialized views.
 
-The module also defines the state attached to an engine: ``PreparedStatements`` (PREPARE and the protocol's
-share one namespace), ``Remembered`` (statement caches of a database, which may be dropped at any time),
-``Steps`` (durations of recent steps, per quarter of a second), and the engine's data for catalog relations.
+The module also defines state that an engine owns:
+
+* ``PreparedStatements``: PREPARE and the protocol's Parse share one namespace.
+* ``PlanCache``: plans and derived values by statement text. It may be cleared at any time.
+* ``StepStatistics``: durations of recent steps, per quarter of a second.
+* ``PostgresDeparser``: texts of definitions for the catalog relations.
 """
 
 import sys
@@ -24,34 +26,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.api.result import Result
-from kpg.api.view import Maintained
+from kpg.api.view import MaintainedView
 from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.algebra.traverse import transform_up
-from kpg.compiler.catalog.cache import Consulted, Keeping
-from kpg.compiler.catalog.constraints import is_plain
+from kpg.compiler.catalog.cache import CatalogCache, SystemReads
+from kpg.compiler.catalog.constraints import is_standalone_table
 from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry, move_comments
 from kpg.compiler.catalog.privileges import Asker
 from kpg.compiler.sql.frontend import is_computed
 from kpg.compiler.sql.parse.statements import Prepare, Select, Statement
-from kpg.execute.queries.query_plan import LiveStatistics, Planned, plan_view_entry
+from kpg.execute.queries.query_plan import LiveStatistics, PlannedStatement, plan_view_entry
 from kpg.execute.queries.result_rows import Folds, Reader
 from kpg.gc_pause import LazyModule
-from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError, Span, Waiting
+from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError, Span, WaitRequest
 from kpg.runtime.executor import Executor
 from kpg.runtime.executor_factory import local_executor
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.monitor import Monitor
 from kpg.runtime.plan import Plan
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Named
+from kpg.runtime.scalar import UserFunctionName
 from kpg.runtime.types import Schema
 from kpg.session.base_table import Table
 from kpg.session.clock import Clock
 from kpg.session.notification_queue import Notification, Notifications
 from kpg.session.tables import Tables
 from kpg.session.transaction import State, Transactions
-from kpg.session.undo import Journal, Mark
+from kpg.session.undo import Journal, JournalMark
 from kpg.session.views import Views
 
 if TYPE_CHECKING:
@@ -62,15 +64,15 @@ if TYPE_CHECKING:
     from kpg.execute.changes import defaults
     from kpg.execute.changes.defaults import Sequences
     from kpg.provenance.proof_tree import Proof
-    from kpg.runtime.functions.user_functions import Own
+    from kpg.runtime.functions.user_functions import UserFunction
     from kpg.runtime.types import Type
     from kpg.session import channels, locks, time_travel
     from kpg.session import memory_limit as memory_limits
     from kpg.session.channels import Channels
     from kpg.session.distribution import Workers
-    from kpg.session.locks import RowLocks
+    from kpg.session.locks import LockManager
     from kpg.session.notices import Notice
-    from kpg.session.time_travel import Past
+    from kpg.session.time_travel import History
 else:
     deparse = LazyModule("kpg.compiler.sql.rewrite.deparse")
     defaults = LazyModule("kpg.execute.changes.defaults")
@@ -83,8 +85,8 @@ else:
 Words = NDArray[np.int64]
 
 
-class Opened(NamedTuple):
-    """A portal that a client has opened: its name, the text, when it was made, and what it runs."""
+class OpenPortal(NamedTuple):
+    """An open portal of a client: its name, its text, the time of its creation, and its statement."""
 
     name: str
     text: str
@@ -94,121 +96,121 @@ class Opened(NamedTuple):
 
 @dataclass(slots=True)
 class Cursor:
-    """A cursor that DECLARE has opened.
+    """An open cursor.
 
-    ``place`` is 0 before the first row, 1 at it, and one more than there are rows behind the last.
+    ``position`` is 0 before the first row, 1 at it, and the row count plus 1 behind the last.
     """
 
     name: str
     rows: Result
     transaction: int | None
-    scrolls: bool
-    place: int = 0
-    whole: Words | None = None
-    """The rows of the one table that it selects from, by columns."""
+    can_scroll: bool
+    position: int = 0
+    base_rows: Words | None = None
+    """Rows of the only table that it selects from, by columns."""
     table: str = ""
     text: str = ""
     query: Select | None = None
     moment: int = 0
     number: int = field(default_factory=count().__next__)
-    """None has the number of another."""
+    """Unique number."""
 
 
-class Asking(Protocol):
-    """A session, as far as roles and open queries go."""
+class SessionInfo(Protocol):
+    """A session's role and open portals."""
 
     asker: Asker
-    portals: Callable[[], list[Opened]]
+    portals: Callable[[], list[OpenPortal]]
 
 
-class Nested(NamedTuple):
-    """Runs a statement inside another one: EXECUTE, cursors, COPY of a query, CREATE SCHEMA."""
+class NestedExecution(NamedTuple):
+    """Runs a statement within another one: EXECUTE, cursors, COPY of a query, CREATE SCHEMA."""
 
-    execute: "Callable[[Engine, Statement], Result | Maintained | None]"
+    execute: "Callable[[Engine, Statement], Result | MaintainedView | None]"
     select: "Callable[[Engine, Select], Result]"
 
 
 class Sessions(Protocol):
-    """All sessions of a database, as statements of one of them ask for them."""
+    """The session manager, as statements of a session use it."""
 
     @property
     def memory_bound(self) -> int:
-        """Bytes that no statement may go beyond, 0 for as many as there are."""
+        """Upper bound in bytes of each statement's memory; 0 for none."""
 
     @property
-    def sessions(self) -> Mapping[int, Asking]:
-        """Those that are not closed, by their numbers."""
+    def sessions(self) -> Mapping[int, SessionInfo]:
+        """Open sessions by number."""
 
-    def admit_owner(self) -> None:
-        """Have the engine's transaction and settings be the database's own, unless a statement is running."""
+    def swap_in_default(self) -> None:
+        """Make the engine use the database's own transaction and settings, unless a statement is running."""
 
-    def before_defining(self) -> None:
-        """Have a definition in a transaction wait for statements that are in the middle of being planned."""
+    def wait_for_planned_statements(self) -> None:
+        """Suspend a definition in a transaction until no statement is being planned outside the monitor."""
 
-    def end(self, number: int, wholly: bool) -> bool:
-        """End what the session of a number does or, ``wholly``, the session; whether there is one."""
+    def signal(self, number: int, terminates: bool) -> bool:
+        """Cancel a session's statement or, with ``terminates``, end the session; return whether it exists."""
 
-    def export(self) -> str:
-        """The name of what the present transaction sees, by which others can see the same while it lasts."""
+    def export_snapshot(self) -> str:
+        """Export the current transaction's snapshot and return its name; valid while the transaction runs."""
 
-    def join(self, name: str) -> None:
-        """Have the present transaction see what the one sees that has given the name."""
+    def import_snapshot(self, name: str) -> None:
+        """Make the current transaction use an exported snapshot."""
 
 
-class Keeper(Protocol):
-    """Who keeps what is committed in a folder."""
+class WriteAheadLog(Protocol):
+    """The write-ahead log of a database in a folder."""
 
     moment: tuple[int, int]
-    """The epoch that was recorded last, and when that was."""
+    """Last recorded epoch and its moment."""
 
     @property
     def where(self) -> str:
-        """The folder."""
+        """Path of the folder."""
 
     @property
     def refuses(self) -> str | None:
-        """Why no more changes are taken, if so."""
+        """Why changes are refused; None if they are accepted."""
 
     def hold(self) -> bool:
-        """Have all steps be one commit from now on; whether they were not already."""
+        """Combine all steps into one commit from now on; return whether that is new."""
 
     def release(self) -> None:
-        """Keep that commit."""
+        """Write the combined commit."""
 
     def tend(self) -> None:
-        """Between commits: do what is to be done now and then."""
+        """Do periodic work, between commits."""
 
     def checkpoint(self) -> None:
-        """Have opening begin with what there is now."""
+        """Write a checkpoint of the present state."""
 
     def close(self) -> None:
-        """Keep what there is, and let others have the folder."""
+        """Write what is pending, and release the folder."""
 
 
-class Client(Protocol):
+class DataflowClient(Protocol):
     """A dataflow, as the engine sees it."""
 
     def pull(self) -> None:
-        """Bring what is new into the inputs, before a step."""
+        """Read new rows into the inputs, before a step."""
 
     def notifications(self) -> Iterator[Notification]:
-        """Whom to tell of a commit."""
+        """Yield the notifications of a commit."""
 
     def retire(self) -> None:
-        """Give up what can never change again, of which everybody has been told."""
+        """Free what can never change again, after all listeners have been notified."""
 
     def drop(self) -> None:
-        """Give everything up."""
+        """Drop the dataflow."""
 
     def place(self, error: DataError) -> None:
-        """Give an error that has no place in a text its place, if it is here that it came from."""
+        """Set the position of an error that this dataflow has caused, if it has none."""
 
     def prover(self, name: str) -> "Callable[[Any], Proof] | None":
-        """What proves rows of a relation; None for one that it does not derive by rules."""
+        """Return a function that proves rows of a relation; None if no rules derive it."""
 
 
-class InPostgresWords:
-    """Texts of definitions as Postgres writes them."""
+class PostgresDeparser:
+    """Deparses definitions as Postgres does."""
 
     def expression(
         self,
@@ -216,200 +218,200 @@ class InPostgresWords:
         entry: "Entry | None",
         text: str,
         pretty: bool = False,
-        given: "Type | None" = None,
+        default_type: "Type | None" = None,
     ) -> str:
-        """An expression over a relation's columns; ``given`` is the type of a column whose DEFAULT it is."""
-        return deparse.spelled(catalog, entry, text, pretty, given)
+        """Return an expression over a relation's columns; ``given`` is the column type of a DEFAULT."""
+        return deparse.deparse(catalog, entry, text, pretty, default_type)
 
     def type_of(self, catalog: "Catalog", entry: "Entry", text: str) -> "Type | None":
-        """The type of an expression, if it is known."""
-        return deparse.type_of(catalog, entry, text)
+        """Return the type of an expression, if known."""
+        return deparse.expression_type(catalog, entry, text)
 
     def query(self, catalog: "Catalog", text: str) -> str:
-        """A query with the schemas of what is not found without, and no others."""
-        return deparse.placed(catalog, text)
+        """Return a query that qualifies only the names that the search path does not find."""
+        return deparse.qualify_where_needed(catalog, text)
 
     def is_computed(self, catalog: "Catalog", view: "ViewEntry", place: int) -> bool:
-        """Whether a column of a view is computed, so that its type has neither length nor digits."""
+        """Whether a column of a view is computed, so that its type has no length or precision."""
 
         return is_computed(catalog, view, place)
 
 
-class Parsed(Protocol):
-    """A statement that came by a message."""
+class ParsedStatement(Protocol):
+    """A statement of a Parse message."""
 
     @property
     def text(self) -> str:
         """Its text."""
 
     def declared(self, engine: "Engine") -> tuple[str, ...]:
-        """The types of its parameters, as texts."""
+        """Return the types of its parameters, as texts."""
 
 
 class PreparedStatements(dict[str, Prepare]):
-    """Those of PREPARE; ``parsed`` are the others, of which that without a name is the protocol's alone."""
+    """Statements of PREPARE; ``protocol_statements`` holds those of Parse messages, the unnamed one included."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.parsed: dict[str, Any] = {}
-        """Each is a :class:`Parsed`."""
+        self.protocol_statements: dict[str, Any] = {}
+        """Each is a :class:`ParsedStatement`."""
 
     def find(self, engine: "Engine", name: str) -> Prepare | None:
-        """The statement of a name, as PREPARE would have made it."""
+        """Return a statement by name, in the form of PREPARE."""
         found = self.get(name)
-        if found is not None or name not in self.parsed:
+        if found is not None or name not in self.protocol_statements:
             return found
-        one: Parsed = self.parsed[name]
-        return Prepare(name, one.declared(engine), one.text, Span(one.text, 0, len(one.text)))
+        parsed: ParsedStatement = self.protocol_statements[name]
+        return Prepare(name, parsed.declared(engine), parsed.text, Span(parsed.text, 0, len(parsed.text)))
 
-    def check_free(self, name: str, span: Span | None = None) -> None:
-        """ProgrammingError if a statement has that name."""
-        if name in self or name in self.parsed:
+    def check_name_free(self, name: str, span: Span | None = None) -> None:
+        """Raise ProgrammingError if the name is in use."""
+        if name in self or name in self.protocol_statements:
             error = ProgrammingError(f'prepared statement "{name}" already exists', span=span)
             error.sqlstate = "42P05"
             raise error
 
     def drop(self, name: str) -> bool:
-        """Forget a statement; whether there was one."""
-        return (self.pop(name, None) or self.parsed.pop(name, None)) is not None
+        """Drop a statement; return whether it existed."""
+        return (self.pop(name, None) or self.protocol_statements.pop(name, None)) is not None
 
     def clear(self) -> None:
-        """Forget all that have names."""
+        """Drop all named statements."""
         super().clear()
-        for name in [one for one in self.parsed if one]:
-            del self.parsed[name]
+        for name in [statement_name for statement_name in self.protocol_statements if statement_name]:
+            del self.protocol_statements[name]
 
-    def all(self, engine: "Engine") -> Iterator[tuple[Prepare, bool]]:
-        """All that have names, and whether by PREPARE."""
-        yield from ((one, True) for one in self.values())
-        for name in sorted(filter(None, self.parsed)):
+    def named_statements(self, engine: "Engine") -> Iterator[tuple[Prepare, bool]]:
+        """Yield all named statements, and whether PREPARE made each."""
+        yield from ((statement, True) for statement in self.values())
+        for name in sorted(filter(None, self.protocol_statements)):
             found = self.find(engine, name)
             assert found is not None
             yield found, False
 
 
-FEW: Final = 64
-MOST: Final = 512
-"""Of each kind: what is used least lately is forgotten."""
+MAX_DERIVED: Final = 64
+MAX_ENTRIES: Final = 512
+"""Entries of each cache; the least recently used one is evicted."""
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-class Latest(Generic[Key, Value]):
-    """A mapping that keeps what was used latest."""
+class LruCache(Generic[Key, Value]):
+    """A mapping that evicts the least recently used entry."""
 
-    __slots__ = ("_most", "_values")
+    __slots__ = ("_capacity", "_values")
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, capacity: int = MAX_ENTRIES) -> None:
         self._values: OrderedDict[Key, Value] = OrderedDict()
-        self._most = most
+        self._capacity = capacity
 
     def __len__(self) -> int:
         return len(self._values)
 
     def get(self, key: Key) -> Value | None:
-        """What is remembered under a key."""
+        """Return the value of a key, or None."""
         value = self._values.get(key)
         if value is not None:
             self._values.move_to_end(key)
         return value
 
     def put(self, key: Key, value: Value) -> None:
-        """Remember something under a key."""
+        """Set the value of a key."""
         self._values[key] = value
-        if len(self._values) > self._most:
+        if len(self._values) > self._capacity:
             self._values.popitem(last=False)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         self._values.clear()
 
 
 class CacheKind(Generic[Key, Value]):
-    """A kind of values that the plan cache keeps, declared by the module that computes them."""
+    """A kind of cached values, declared by the module that computes them."""
 
 
-class Remembered:
-    """Statements by their texts."""
+class PlanCache:
+    """Caches of one database, by statement texts."""
 
     def __init__(self) -> None:
-        self.inserts: Latest[str, Insert] = Latest()
-        self._seen: Latest[tuple[object, ...], bool] = Latest()
-        self._kinds: defaultdict[CacheKind[Any, Any], Latest[Any, Any]] = defaultdict(Latest)
-        self.types: Latest[str, Type] = Latest()
-        """Of declared parameters."""
-        self._made: Latest[tuple[object, ...], tuple[object, int, Any]] = Latest(FEW)
-        self.keyed: Latest[str, int] = Latest()
-        """Texts that look up what they read, or the row that they change; the catalog's version."""
-        self.answers = Keeping()
-        """Of queries over the system's relations."""
-        self.of_system: Latest[str, bool] = Latest()
-        """Statements, without their constants, that ask the system's relations: they have no plan for all."""
-        self.used = 0
-        """How often a plan was used again."""
-        self.forgotten = 0
-        """How often names, types or settings have come to mean something else."""
+        self.inserts: LruCache[str, Insert] = LruCache()
+        self._arrivals: LruCache[tuple[object, ...], bool] = LruCache()
+        self._kinds: defaultdict[CacheKind[Any, Any], LruCache[Any, Any]] = defaultdict(LruCache)
+        self.parameter_types: LruCache[str, Type] = LruCache()
+        """Types of declared parameters."""
+        self._derived: LruCache[tuple[object, ...], tuple[object, int, Any]] = LruCache(MAX_DERIVED)
+        self.keyed_texts: LruCache[str, int] = LruCache()
+        """Texts that find their row by key, with the catalog's version."""
+        self.system_results = CatalogCache()
+        """Results of queries over system relations."""
+        self.system_queries: LruCache[str, bool] = LruCache()
+        """Normalized texts that read system relations: their plans are not cached."""
+        self.hits = 0
+        """Number of executions with a cached plan."""
+        self.invalidations = 0
+        """Number of invalidations, by changes of names, types or settings."""
 
-    def kind(self, kind: CacheKind[Key, Value]) -> Latest[Key, Value]:
-        """The values of a kind; :meth:`forget` drops them."""
+    def of_kind(self, kind: CacheKind[Key, Value]) -> LruCache[Key, Value]:
+        """Return the cache of a kind, which :meth:`invalidate` clears."""
         return self._kinds[kind]
 
-    def comes_again(self, key: tuple[object, ...]) -> bool:
-        """Whether a statement has come before; from now on it has."""
-        if self._seen.get(key):
+    def is_repeated(self, key: tuple[object, ...]) -> bool:
+        """Record the arrival of a statement; return whether it has arrived before."""
+        if self._arrivals.get(key):
             return True
-        self._seen.put(key, True)
+        self._arrivals.put(key, True)
         return False
 
-    def made(
-        self, what: tuple[object, ...], part: object, catalog: "Catalog", make: "Callable[[], Value]"
+    def derive(
+        self, key_prefix: tuple[object, ...], part: object, catalog: "Catalog", make: "Callable[[], Value]"
     ) -> "Value":
-        """What is made of a statement, or of a part of the catalog: once, unless it asks for the time."""
-        key = (*what, id(part), catalog.outlook, catalog.style)
-        known = self._made.get(key)
-        if known is not None and known[0] is part and known[1] == catalog.version:
-            found: Value = known[2]
+        """Return ``make()`` for a statement or catalog entry, cached unless it reads system state."""
+        key = (*key_prefix, id(part), catalog.resolution_key, catalog.style)
+        cached = self._derived.get(key)
+        if cached is not None and cached[0] is part and cached[1] == catalog.version:
+            found: Value = cached[2]
             return found
-        before = catalog.consulted.times
+        before = catalog.system_reads.count
         value = make()
-        if catalog.consulted.times == before:
-            self._made.put(key, (part, catalog.version, value))
+        if catalog.system_reads.count == before:
+            self._derived.put(key, (part, catalog.version, value))
         return value
 
-    def forget(self) -> None:
-        """Names, types or settings mean something else from now on."""
-        self.forgotten += 1
+    def invalidate(self) -> None:
+        """Clear all caches that depend on names, types or settings."""
+        self.invalidations += 1
         self._kinds.clear()
-        self.keyed.clear()
-        self.types.clear()
-        self._made.clear()
-        self.answers.clear()
+        self.keyed_texts.clear()
+        self.parameter_types.clear()
+        self._derived.clear()
+        self.system_results.clear()
 
 
-def changes_alone(engine: "Engine", name: str) -> bool:
-    """Whether a change of a relation runs nothing else: it has no partitions."""
+def is_unpartitioned(engine: "Engine", name: str) -> bool:
+    """Whether a change of a relation affects no other one: it has no partitions."""
     others = engine.catalog.others
     if not others:
         return True
 
     entry = engine.catalog.find(name)
-    return isinstance(entry, TableEntry) and is_plain(others, entry.name)
+    return isinstance(entry, TableEntry) and is_standalone_table(others, entry.name)
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """A state of a transaction: rows, definitions, and how many foreign keys were to be checked."""
+class EngineSavepoint:
+    """A state of a transaction: rows, definitions, and the number of pending foreign key checks."""
 
     rows: object
-    mark: Mark
-    waiting: tuple[int, int]
+    mark: JournalMark
+    pending_checks: tuple[int, int]
 
 
 class Engine:
-    """Tables, views, transactions; Ctrl-C never leaves it half changed. Callers hold its monitor."""
+    """The state of one database. Each operation is atomic, also under Ctrl-C. Callers hold its monitor."""
 
-    nested: Nested
-    """Set by :func:`kpg.execute.statements.provide_statements`."""
+    nested_execution: NestedExecution
+    """Set by :func:`kpg.execute.statements.install_execution`."""
 
     def __init__(
         self,
@@ -419,12 +421,12 @@ class Engine:
         trunk: "Engine | None" = None,
         workers: "Workers | None" = None,
     ) -> None:
-        """With a ``trunk``, tables are as there, and ``kpg/api/branch.py`` does the rest."""
+        """Create an engine. With a ``trunk``, share its tables; ``kpg/api/branch.py`` completes the branch."""
         self.monitor: Monitor = Monitor() if trunk is None else trunk.monitor
-        """What every call of the public API holds; branches share dictionaries, and so the monitor."""
+        """Held by every call of the public API. Branches share dictionaries, and therefore the monitor."""
         self._interrupt = DeferredInterrupt()
         if memory_limit is not None:
-            self._interrupt.watch = memory_limits.watch_of(memory_limit, workers)
+            self._interrupt.watch = memory_limits.make_watch(memory_limit, workers)
         self.workers = workers
         make = local_executor if workers is None else workers.executor
         fork = trunk.executor.fork if trunk is not None else partial(make, merge_effort)
@@ -450,99 +452,101 @@ class Engine:
         )
         self.notifications = Notifications()
         self.sessions: Sessions | None = None
-        """Those that use the engine, where there are some."""
+        """The session manager, once there are sessions."""
         self.transactions = Transactions(self, self.notifications.deliver)
         self._queries, self.dataflows_made = 0, 0
-        self.touched = 0
-        """How often rows have been read by a dataflow, or a body has been run."""
-        self.reads_outside: Callable[[Planned, Callable[[], tuple[Words, Words]]], tuple[Words, Words]] | None
-        self.reads_outside = None
-        """Runs a query, which lets other statements use the engine if it takes long (``snapshot_query``)."""
-        self.answered: int | None = None
-        """The epoch that the present statement has read, if other statements have run since."""
-        self.dataflows: dict[str, Client] = {}
+        self.read_count = 0
+        """Number of reads by dataflows and of function bodies run."""
+        self.query_runner: (
+            Callable[[PlannedStatement, Callable[[], tuple[Words, Words]]], tuple[Words, Words]] | None
+        )
+        self.query_runner = None
+        """Runs a query and lets other statements use the engine if it takes long (``snapshot_query``)."""
+        self.answered_epoch: int | None = None
+        """Epoch that the statement has read, if other statements have run since."""
+        self.dataflows: dict[str, DataflowClient] = {}
         self.clock = Clock(self)
         self.folds = Folds(self.executor)
-        self.functions_given: dict[str, Any] = {}
-        """What users' functions are made of, by their names in lower case."""
-        self.changed: dict[str, int] | None = None
-        """The epoch of the last change of each table; None while nobody has to know (see sessions)."""
-        self._closing = set[str]()
-        self.prepared = PreparedStatements()
+        self.function_records: dict[str, Any] = {}
+        """Persistent form of user functions, by name in lower case."""
+        self.last_change_epochs: dict[str, int] | None = None
+        """Epoch of the last change of each table; None without sessions."""
+        self._tables_in_step = set[str]()
+        self.prepared_statements = PreparedStatements()
         self.goals: dict[str, int] = {}
-        """The goals that are kept in a folder, by text, and how many have prepared each."""
+        """Goals stored in a folder, by text, with the number of handles on each."""
         self.waiting_goals: dict[str, Any] = {}
-        """Those that were there before the database was opened, and nobody has prepared again yet."""
+        """Stored goals that have not been prepared since the database was opened."""
         self.cursors: dict[tuple[int, str], Cursor] = {}
-        self.catalog.consulted = Consulted(0, InPostgresWords())
-        self.remembered = Remembered()
+        self.catalog.system_reads = SystemReads(0, PostgresDeparser())
+        self.plan_cache = PlanCache()
         self.notices: list[Notice] = []
-        """What statements have to say beside their results, until somebody takes it."""
-        self.at_commit: dict[str, Callable[[], None]] = {}
-        """The ON COMMIT actions of temporary tables, by the tables' names."""
+        """Unread notices of statements."""
+        self.on_commit_actions: dict[str, Callable[[], None]] = {}
+        """ON COMMIT actions of temporary tables, by table name."""
         self.used_sequences: Sequences | None = None
-        """The next numbers of sequences; None before the first use of one."""
-        self.used_locks: RowLocks | None = None
-        """The locks of sessions; None before the first use of one."""
+        """Positions of sequences; None before the first use."""
+        self.used_locks: LockManager | None = None
+        """The lock manager; None before the first use."""
         self._channels: Channels | None = None
         self.extras: dict[str, object] = {}
-        """What else is to be there when it is opened again, by name; values are replaced as a whole."""
+        """Other values that are logged, by name; each is replaced as a whole."""
         if workers is not None:
             workers.extras = self.extras
-        self.keeper: Keeper | None = None
+        self.write_ahead_log: WriteAheadLog | None = None
         self.closed = False
-        self.given_anew: frozenset[str] = frozenset()
-        """Names of users' functions that are given whenever the database is opened."""
-        self.seen: int | None = None
-        """The epoch that queries see, with pending changes, if that is not the present one."""
-        self.steps: Steps | None = None
-        """What the last steps took, if somebody wants to know."""
-        self.past: Past | None = None
-        """What is kept of earlier epochs, if that is asked for."""
+        self.supplied_functions: frozenset[str] = frozenset()
+        """Names of user functions that are supplied whenever the database is opened."""
+        self.snapshot_epoch: int | None = None
+        """Epoch that queries see, together with pending changes; None for the present one."""
+        self.step_statistics: StepStatistics | None = None
+        """Durations of recent steps, if enabled."""
+        self.history: History | None = None
+        """Earlier epochs, if they are kept."""
         if history is not None:
-            self.past = time_travel.Past(self, time_travel.retention_of(history))
+            self.history = time_travel.History(self, time_travel.parse_retention(history))
 
-    def admit_owner(self) -> None:
-        """Have the transaction and the settings be the database's own, where sessions use the engine, too."""
+    def swap_in_default(self) -> None:
+        """Make the engine use the database's own transaction and settings, if there are sessions."""
         if self.sessions is not None:
-            self.sessions.admit_owner()
+            self.sessions.swap_in_default()
 
     @property
     def interrupt(self) -> DeferredInterrupt:
-        """Who is asked, while the engine runs, whether to go on."""
+        """The interrupt that is checked while the engine runs."""
         return self._interrupt
 
     def close(self) -> None:
-        """Give up all views, once and for all."""
-        if self.keeper is not None and not self.transactions.idle:
+        """Uninstall all views and close the database."""
+        if self.write_ahead_log is not None and not self.transactions.is_idle:
             self.rollback()
         try:
-            if self.keeper is not None:
-                self.keeper.close()
+            if self.write_ahead_log is not None:
+                self.write_ahead_log.close()
         finally:
             self.closed = True
             self.executor.close()
 
     @property
-    def remembers(self) -> bool:
-        """Whether plans may be used again: not where a setting has each be made anew, or LOCK TABLE."""
-        closed = bool(self.tables.watching) and self.locks.closed
-        return self.seen is None and not self.catalog.plans_anew and not closed
+    def can_use_cache(self) -> bool:
+        """Whether cached plans may be used: not with custom plans, in a snapshot, or under LOCK TABLE."""
+        closed = bool(self.tables.change_hooks) and self.locks.excludes_readers
+        return self.snapshot_epoch is None and not self.catalog.needs_custom_plan and not closed
 
     def table(self, name: str) -> Table:
-        """A base table, by name in any case."""
+        """Return a base table, by name in any case."""
         table = self.tables.by_name.get(name) if self.catalog.has_one_schema else None
         return self.tables.by_name[self.catalog.table(name).name] if table is None else table
 
     def find_table(self, name: str) -> Table | None:
-        """The base table of that name, in exactly these letters, if there is one."""
+        """Return the base table of exactly that name, or None."""
         return self.tables.by_name.get(name)
 
-    def view(self, name: str) -> Maintained:
-        """A maintained view, by name in any case; ProgrammingError if it is none."""
-        self.show_time()
+    def view(self, name: str) -> MaintainedView:
+        """Return a maintained view, by name in any case; ProgrammingError if it is not maintained."""
+        self.refresh_clock()
         entry = self.catalog.get(name)
-        maintained = self.views.maintained.get(entry.name)
+        maintained = self.views.by_name.get(entry.name)
         if maintained is None:
             what = "a table" if isinstance(entry, TableEntry) else "not materialized"
             raise ProgrammingError(
@@ -550,115 +554,117 @@ class Engine:
             )
         return maintained
 
-    # Steps: what has been committed is told, also where Ctrl-C comes in between
+    # Steps: listeners are notified of every commit, also under Ctrl-C
 
     def step(self) -> None:
-        """Take all pending changes through everything, and queue whom to tell of it; all or nothing."""
-        if self.clock.kept:
+        """Run a step over all pending changes and queue the notifications; all or nothing."""
+        if self.clock.has_row:
             self.clock.tick()
-        if self.changed is not None:
-            self._closing.update(self.executor.changing())
-        self._stepped(self.executor.step)
-        if self._closing and self.changed is not None:
-            self.changed.update(dict.fromkeys(self._closing, self.executor.epoch))
-            self._closing.clear()
-        if self.journal and not self.journal.writing_now:
+        if self.last_change_epochs is not None:
+            self._tables_in_step.update(self.executor.tables_with_changes())
+        self._run_step(self.executor.step)
+        if self._tables_in_step and self.last_change_epochs is not None:
+            self.last_change_epochs.update(dict.fromkeys(self._tables_in_step, self.executor.epoch))
+            self._tables_in_step.clear()
+        if self.journal and not self.journal.is_writing:
             self.journal.finish()
-            self.notifications.add(self._news())  # of views that it has installed anew
-        if self.keeper is not None:
-            self.keeper.tend()
+            self.notifications.add(self._notifications())  # of views that were installed again
+        if self.write_ahead_log is not None:
+            self.write_ahead_log.tend()
 
-    def step_unkept(self) -> None:
-        """Take what is pending through everything; the next commit has it be there after opening again."""
+    def step_unlogged(self) -> None:
+        """Run a step that is not logged; the next commit logs its changes."""
         recorder, self.executor.recorder = self.executor.recorder, None
         try:
-            self._stepped(self.executor.step)
+            self._run_step(self.executor.step)
         finally:
             self.executor.recorder = recorder
 
     def begin_statement(self) -> None:
-        """Set the time of a statement to the present, unless a transaction is open, which has its own."""
+        """Set the statement's time to the present, outside of a transaction."""
         if self.transactions.state is State.NONE:
-            self.catalog.moment = self.clock.read()
-            self.show_time()
+            self.catalog.now = self.clock.read()
+            self.refresh_clock()
 
-    def show_time(self) -> None:
-        """Have views that compare with the present time follow it; not within a transaction."""
-        if self.keeper is not None and self.keeper.refuses is not None:
+    def refresh_clock(self) -> None:
+        """Advance the clock row for views that compare with the time; not within a transaction."""
+        if self.write_ahead_log is not None and self.write_ahead_log.refuses is not None:
             return
-        if self.clock.kept and self.transactions.idle and not self.executor.has_pending:
-            with self.transactions.undoing():
+        if self.clock.has_row and self.transactions.is_idle and not self.executor.has_pending:
+            with self.transactions.failing_on_error():
                 if self.clock.tick():
-                    self.transactions.close()
+                    self.transactions.commit_epoch()
 
     def advance_to(self, moment: datetime | str) -> None:
-        """Let it be that time, in views too."""
+        """Set the database time, also in views."""
         self.refuse_in_transaction("advance_to")
-        before = self.clock.given
+        before = self.clock.advanced_time
         self.clock.advance_to(moment)
         try:
-            self.show_time()
-            self.keep()
+            self.refresh_clock()
+            self.log_definitions()
         except BaseException:
-            self.clock.given = before
+            self.clock.advanced_time = before
             raise
 
     def close_epoch(self) -> None:
-        """End a logical epoch without a step."""
-        if self.changed is not None:
-            self._closing.update(self.executor.changing())
+        """Close the epoch without a step."""
+        if self.last_change_epochs is not None:
+            self._tables_in_step.update(self.executor.tables_with_changes())
         self.executor.close_epoch()
 
     def rollback(self) -> None:
-        """Throw away what is pending."""
+        """Discard all pending changes."""
         self.executor.rollback()
         if self.tables.references is not None:
             self.tables.references.clear()
-        self.views.keeping.clear()
+        self.views.pending.clear()
         if self.journal:
             self.undo_definitions(None)
 
-    def savepoint(self) -> "Point":
-        """The present state, for :meth:`rollback_to`."""
-        return Point(self.executor.savepoint(), self.journal.mark(), self.tables.foreign_keys.waiting)
+    def savepoint(self) -> "EngineSavepoint":
+        """Return the present state, for :meth:`rollback_to`."""
+        return EngineSavepoint(
+            self.executor.savepoint(), self.journal.mark(), self.tables.foreign_keys.pending_counts
+        )
 
-    def rollback_to(self, point: "Point") -> None:
-        """Throw away what has changed since a savepoint."""
+    def rollback_to(self, point: "EngineSavepoint") -> None:
+        """Discard the changes since a savepoint."""
         self.executor.rollback_to(point.rows)
-        self.tables.foreign_keys.return_to(point.waiting)
+        self.tables.foreign_keys.truncate(point.pending_checks)
         self.undo_definitions(point.mark)
 
-    def undo_definitions(self, mark: Mark | None) -> None:
-        """Have names mean what they meant."""
+    def undo_definitions(self, mark: JournalMark | None) -> None:
+        """Undo definitions back to a mark."""
         with self._interrupt:
             self.journal.undo(mark)
             if self.tables.references is not None:
-                self.tables.refresh_rules()
+                self.tables.refresh_constraints()
 
     def advance(self) -> None:
-        """Take what inputs hold through everything, as far as all of them have advanced."""
+        """Run a step over the inputs of dataflows, up to the least of their times."""
         self.refuse_in_transaction("a step")
         for client in list(self.dataflows.values()):
             client.pull()
-        self._stepped(self.executor.advance)
+        self._run_step(self.executor.advance)
         self.notifications.deliver()
 
-    def _stepped(self, step: Callable[[], object]) -> None:
-        if self.steps is not None:
-            self.steps.begin()
+    def _run_step(self, step: Callable[[], object]) -> None:
+        if self.step_statistics is not None:
+            self.step_statistics.begin()
         committed = False
         try:
             with self._interrupt:
                 step()
                 committed = True
-                if self.steps is not None:
-                    self.steps.note(self.executor.epoch)
-                if self.past is not None:
-                    self.past.note()
-                self.notifications.add(self._news())
+                if self.step_statistics is not None:
+                    self.step_statistics.end(self.executor.epoch)
+                if self.history is not None:
+                    self.history.record_step()
+                self.notifications.add(self._notifications())
         except BaseException as error:
             if committed:
-                # Ctrl-C was pressed meanwhile. It must not make the caller undo or repeat what is committed.
+                # Ctrl-C was pressed. It must not make the caller undo or repeat the commit.
                 self.notifications.interrupt(error)
                 return
             self.notifications.deliver()
@@ -667,46 +673,50 @@ class Engine:
                     client.place(error)
             raise
 
-    def note_uses(self, label: str, uses: frozenset[str]) -> None:
-        """Keep what a dataflow reads from being dropped."""
-        self.views.reads[label] = uses
+    def record_reads(self, label: str, reads: frozenset[str]) -> None:
+        """Record what a dataflow reads, so that it cannot be dropped."""
+        self.views.reads[label] = reads
 
-    def forget_dataflow(self, label: str) -> None:
-        """A dataflow is gone."""
+    def remove_dataflow(self, label: str) -> None:
+        """Remove a dropped dataflow."""
         self.views.reads.pop(label, None)
         self.dataflows.pop(label, None)
 
-    def run(self, planned: Planned) -> tuple[Words, Words]:
-        """The rows and multiplicities of a query, by a dataflow that lives only now.
+    def run(self, planned: PlannedStatement) -> tuple[Words, Words]:
+        """Return the rows and multiplicities of a query, by a temporary dataflow.
 
-        It shares the arrangements there are; while changes are pending it sees the tables with those changes,
-        which takes a computation of its own.
+        It shares existing arrangements. With pending changes it computes from the tables and shares
+        nothing.
         """
-        return self._run(planned, isolated=self.executor.has_pending or self.seen is not None, then=self.seen)
+        return self._run(
+            planned,
+            isolated=self.executor.has_pending or self.snapshot_epoch is not None,
+            then=self.snapshot_epoch,
+        )
 
-    def run_then(self, planned: Planned, epoch: int) -> tuple[Words, Words]:
-        """As :meth:`run`, as of an epoch; the catalog that it was planned by is that of then."""
+    def run_as_of(self, planned: PlannedStatement, epoch: int) -> tuple[Words, Words]:
+        """Return the rows of a query as of an epoch, by whose catalog it was planned."""
         return self._run(planned, isolated=True, then=epoch, own=False)
 
-    def recompute(self, planned: Planned) -> tuple[Words, Words]:
-        """As :meth:`run`, sharing nothing."""
+    def recompute(self, planned: PlannedStatement) -> tuple[Words, Words]:
+        """Return the rows of a query without shared arrangements."""
         return self._run(planned, isolated=True)
 
-    def select(self, planned: Planned) -> Result:
-        """The result of a one-off query."""
-        return planned.reader(self.executor.dictionary).result(*self.rows(planned))
+    def select(self, planned: PlannedStatement) -> Result:
+        """Return the result of a one-off query."""
+        return planned.reader(self.executor.dictionary).result(*self.run_read_only(planned))
 
-    def rows(self, planned: Planned) -> tuple[Words, Words]:
-        """As :meth:`run`, for a statement that only reads."""
-        query, outside = partial(self.run, planned), self.reads_outside
+    def run_read_only(self, planned: PlannedStatement) -> tuple[Words, Words]:
+        """Return the rows of a statement that only reads; see :meth:`run`."""
+        query, outside = partial(self.run, planned), self.query_runner
         return query() if outside is None else outside(planned, query)
 
     def check_views(self) -> None:
-        """Compute the views that the commit is to install: an error refuses the commit."""
+        """Compute the views that the commit will install: an error refuses the commit."""
         state = self.views.row_state()
         catalog = None
-        for name, keeping in self.views.keeping.items():
-            if keeping.computed == state or self.views.is_overlay(name):
+        for name, pending_view in self.views.pending.items():
+            if pending_view.computed == state or self.views.is_ego_view(name):
                 continue
             catalog = catalog or self.expanded_catalog()
             entry = catalog.find(name)
@@ -720,99 +730,101 @@ class Engine:
     def reading_catalog(self) -> Catalog:
         """The catalog for a one-off query.
 
-        While changes are pending, maintained views lag behind the tables: queries then use their definitions.
+        With pending changes, maintained views lag behind the tables, so they are expanded.
         """
-        lags = self.executor.has_pending or self.seen is not None
+        lags = self.executor.has_pending or self.snapshot_epoch is not None
         return self.expanded_catalog() if lags else self.catalog
 
     def expanded_catalog(self, kept: Callable[[str], bool] = lambda name: False) -> Catalog:
-        """The catalog with every view to be expanded where it is used, inside other views too.
+        """Return the catalog with every view expanded where it is used, except those that are ``kept``."""
 
-        Except for materialized ones that are ``kept``, by their names.
-        """
-
-        def written_out(node: Rel) -> Rel:
+        def expand_node(node: Rel) -> Rel:
             if not isinstance(node, Get) or node.is_table or kept(node.name):
                 return node
             view = self.catalog.get(node.name)
             rel = view.rel if isinstance(view, ViewEntry) else None
-            return node if rel is None else transform_up(rel, written_out)
+            return node if rel is None else transform_up(rel, expand_node)
 
-        def expanded(entry: ViewEntry) -> Rel:
+        def expand_view(entry: ViewEntry) -> Rel:
             assert entry.rel is not None
-            return transform_up(entry.rel, written_out)
+            return transform_up(entry.rel, expand_node)
 
         catalog = self.catalog.copy()
-        catalog.told = self.catalog
+        catalog.user_catalog = self.catalog
         for entry in self.catalog:
             if isinstance(entry, ViewEntry) and entry.definition is not None and not kept(entry.name):
-                definition = cache(partial(expanded, entry))
+                definition = cache(partial(expand_view, entry))
                 catalog.replace(replace(entry, definition=definition, materialized=False))
         return catalog
 
     def _run(
-        self, planned: Planned, isolated: bool, then: int | None = None, *, own: bool = True
+        self, planned: PlannedStatement, isolated: bool, then: int | None = None, *, own: bool = True
     ) -> tuple[Words, Words]:
-        if self.answered is not None and self.answered != self.executor.epoch:
-            raise Waiting(None)  # a statement reads one epoch
+        if self.answered_epoch is not None and self.answered_epoch != self.executor.epoch:
+            raise WaitRequest(None)  # a statement reads a single epoch
         self._queries += 1
-        self.touched += 1
+        self.read_count += 1
         with self._interrupt:
             name = f"query {self._queries}"
-            installed = self.executor.install(name, planned.plan, isolated=isolated, then=then, own=own)
+            installation = self.executor.install(
+                name, planned.plan, isolated=isolated, as_of=then, reads_pending=own
+            )
             try:
-                return self._interrupt.having_room(installed.rows())
+                return self._interrupt.check_room(installation.rows())
             finally:
-                self.executor.uninstall(installed)
+                self.executor.uninstall(installation)
 
-    def _news(self) -> Iterator[tuple[str, Notification]]:
-        """Whom to tell of a commit."""
-        for view in list(self.views.maintained.values()):
-            if view.installed.watched and view.feed.is_heard():
+    def _notifications(self) -> Iterator[tuple[str, Notification]]:
+        """Yield the notifications of the commit."""
+        for view in list(self.views.by_name.values()):
+            if view.installation.is_watched and view.feed.has_listeners():
                 for subscription, changes in view.feed.distribute():
-                    yield f"a subscriber of view {view.name}", partial(subscription.tell, changes)
+                    yield f"a subscriber of view {view.name}", partial(subscription.deliver, changes)
         for label, client in list(self.dataflows.items()):
-            yield from ((f"a callback of {label}", one) for one in client.notifications())
+            yield from ((f"a callback of {label}", notification) for notification in client.notifications())
         self.retire()
 
     def retire(self) -> None:
-        """Free what closed inputs can never change again, once they have brought everything."""
-        if self.executor.inputs_ended():
+        """Free the state of closed inputs whose rows have all arrived."""
+        if self.executor.poll_ended_inputs():
             for client in list(self.dataflows.values()):
                 client.retire()
-            self.executor.retire()
+            self.executor.free_final_operators()
 
-    def tell(self, label: str, notifications: Iterable[Notification]) -> None:
-        """Tell a new listener of a dataflow what is there."""
+    def notify_listener(self, label: str, notifications: Iterable[Notification]) -> None:
+        """Notify a new listener of a dataflow of the present contents."""
         try:
             with self._interrupt:
-                self.notifications.add((f"a callback of {label}", one) for one in notifications)
+                self.notifications.add(
+                    (f"a callback of {label}", notification) for notification in notifications
+                )
         finally:
             self.notifications.deliver()
 
     # Definitions
 
-    def refuse_in_transaction(self, what: str) -> None:
-        """Raise unless what cannot be undone may change now."""
-        self.transactions.check()
-        if not self.transactions.idle:
+    def refuse_in_transaction(self, operation: str) -> None:
+        """Raise an error within a transaction, for an operation that cannot be undone."""
+        self.transactions.check_not_failed()
+        if not self.transactions.is_idle:
             raise NotSupportedError(
-                f"{what} inside a transaction is not supported", hint="run it before or after the transaction"
+                f"{operation} inside a transaction is not supported",
+                hint="run it before or after the transaction",
             )
 
-    def check_defining(self, what: str) -> None:
-        """Raise unless the catalog may change now."""
-        self.transactions.check()
-        if self.transactions.in_batch or (not self.transactions.idle and not self.journal.writing_now):
+    def check_can_define(self, operation: str) -> None:
+        """Raise an error unless the catalog may change now."""
+        self.transactions.check_not_failed()
+        if self.transactions.in_batch or (not self.transactions.is_idle and not self.journal.is_writing):
             raise NotSupportedError(
-                f"{what} inside a batch is not supported"
+                f"{operation} inside a batch is not supported"
                 if self.transactions.in_batch
-                else f"{what} inside a transaction is not supported",
+                else f"{operation} inside a transaction is not supported",
                 hint="run it before or after",
             )
 
     def drop(self, name: str) -> None:
-        """Drop a dataflow, table or view that nothing uses, and rows from outside that only the view used."""
+        """Drop an unused dataflow, table or view, with the attached tables of the view."""
         if name in self.dataflows:
             self.dataflows[name].drop()
             return
@@ -822,45 +834,45 @@ class Engine:
                 self.tables.drop(entry)
             else:
                 self.catalog.remove(name)
-                self.views.forget(entry)
+                self.views.remove(entry)
         if self.catalog.comments:
             move_comments(self.catalog, entry.name)
-        if self.tables.attached and isinstance(entry, ViewEntry):
-            self.release_attached()
+        if self.tables.attached_tables and isinstance(entry, ViewEntry):
+            self.drop_attached()
 
-    def release_attached(self) -> None:
-        """Drop the tables of rows from outside that no view uses."""
-        attached = self.tables.attached
+    def drop_attached(self) -> None:
+        """Drop the attached tables that no view reads."""
+        attached = self.tables.attached_tables
         if attached and not self.closed:
             for name in attached.difference(*self.views.reads.values()):
-                self.catalog.rights.owners.pop(("RELATION", name.lower()), None)
+                self.catalog.privileges.owners.pop(("RELATION", name.lower()), None)
                 if name in self.catalog:
                     self.drop(name)
-                else:  # a rollback has taken it out of the catalog
+                else:  # a rollback has removed it from the catalog
                     attached.discard(name)
                     self.tables.discard(name)
 
     def rename_table(self, old: TableEntry, name: str) -> None:
-        """Give a table another name; whatever refers to it follows."""
+        """Rename a table, also in everything that refers to it."""
         self.tables.rename(old, name)
-        self.views.follow_name(old.name, name)
+        self.views.follow_rename(old.name, name)
 
     def set_schema(self, table: str, schema: Schema) -> None:
-        """Give a table's columns other names, or let them be NULL or not."""
+        """Change column names or nullability of a table."""
         self.tables.set_schema(table, schema)
         self.views.follow_columns(table)
 
-    def fold_function(self, fold: "ArrayFold") -> "Named[Own]":
-        """The name by which plans call a fold."""
-        known = self.folds.find(fold)
-        if known is None:
-            known = Named(fold.label, self.catalog.number_function())
-            self.folds.adopt(fold, known)
-        return known
+    def fold_function(self, fold: "ArrayFold") -> "UserFunctionName[UserFunction]":
+        """Return the name by which plans call a fold."""
+        name = self.folds.find(fold)
+        if name is None:
+            name = UserFunctionName(fold.label, self.catalog.next_function_number())
+            self.folds.register(fold, name)
+        return name
 
     @property
     def settings(self) -> dict[str, str]:
-        """What the session has set."""
+        """The session's settings."""
         return self.catalog.settings
 
     @settings.setter
@@ -869,132 +881,135 @@ class Engine:
 
     @property
     def sequences(self) -> "Sequences":
-        """Where sequences stand."""
+        """Positions of sequences."""
         if self.used_sequences is None:
             self.used_sequences = defaults.Sequences(lambda: self.catalog)
         return self.used_sequences
 
     @property
-    def locks(self) -> "RowLocks":
-        """The locks of sessions."""
+    def locks(self) -> "LockManager":
+        """The lock manager."""
         if self.used_locks is None:
-            self.used_locks = locks.RowLocks(self)
+            self.used_locks = locks.LockManager(self)
         return self.used_locks
 
     @property
     def channels(self) -> "Channels":
-        """What sessions tell each other by."""
+        """Channels of LISTEN and NOTIFY."""
         if self._channels is None:
             self._channels = channels.Channels()
         return self._channels
 
     # Commits
 
-    def settle(self, *, committing: bool) -> None:
-        """Have foreign keys hold after changes: all of them when committing, else those not deferred."""
-        if committing and self.at_commit:
-            mine = f"{self.catalog.temporary}."
-            for name, act in list(self.at_commit.items()):
+    def check_constraints(self, *, committing: bool) -> None:
+        """Run foreign key actions and checks; deferred keys are checked only when committing.
+
+        When committing, also run ON COMMIT actions and check the views that the commit installs.
+        """
+        if committing and self.on_commit_actions:
+            mine = f"{self.catalog.temporary_schema}."
+            for name, act in list(self.on_commit_actions.items()):
                 if name.startswith(mine):
                     act()
         references = self.tables.references
         if references is not None:
-            references.settle(committing=committing)
+            references.check_foreign_keys(at_commit=committing)
             if committing:
                 references.defer(set(), deferred=False)
-        if committing and self.views.keeping:
+        if committing and self.views.pending:
             self.check_views()
 
-    def close_epochs(self, table: str, counts: Sequence[int], gone: NDArray[np.int64] | None = None) -> None:
-        """End an epoch for each count of rows that a table was given last, and row that is gone from it.
+    def close_epochs(
+        self, table: str, counts: Sequence[int], deleted: NDArray[np.int64] | None = None
+    ) -> None:
+        """Close an epoch per count: the next ``counts[i]`` of a table's newest rows, and row ``deleted[i]``.
 
-        Nothing else is pending.
+        There must be no other pending changes.
         """
-        self._closing.add(table)
-        self.executor.close_epochs(table, counts, gone)
+        self._tables_in_step.add(table)
+        self.executor.close_epochs(table, counts, deleted)
 
-    def keep(self, undo: Callable[[], object] = lambda: None) -> None:
-        """Have what has been defined outside of statements be there when the database is opened again.
-
-        If that fails, ``undo`` has it be undone.
-        """
-        if self.keeper is not None and self.transactions.idle:
+    def log_definitions(self, undo: Callable[[], object] = lambda: None) -> None:
+        """Commit definitions made outside of statements to the log; on failure call ``undo``."""
+        if self.write_ahead_log is not None and self.transactions.is_idle:
             try:
                 self.step()
             except BaseException:
                 undo()
                 raise
 
-    def refuse_to_keep(self, what: str, why: str) -> None:
+    def refuse_if_durable(self, operation: str, reason: str) -> None:
         """Raise NotSupportedError if the database is in a folder."""
-        if self.keeper is not None:
+        if self.write_ahead_log is not None:
             raise NotSupportedError(
-                f"{what} in a durable database is not supported: {why}",
+                f"{operation} in a durable database is not supported: {reason}",
                 hint="make it in a database in memory, kpg.connect(), or say it in SQL or Datalog",
             )
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Have what the block does be one commit. In a folder Ctrl-C waits for a safe point, or the end."""
-        if self.keeper is None:
+    def single_commit(self) -> Iterator[None]:
+        """Combine the steps of the block into one commit. In a folder, Ctrl-C is deferred to a safe point."""
+        if self.write_ahead_log is None:
             yield
             return
         with self._interrupt:
-            outermost = self.keeper.hold()
+            outermost = self.write_ahead_log.hold()
             try:
                 yield
             finally:
                 if outermost:
-                    self.keeper.release()
+                    self.write_ahead_log.release()
 
 
-KEPT: Final = 1_200
-"""Quarters of a second in which something happened that are remembered: five minutes at least."""
+MAX_QUARTERS: Final = 1_200
+"""Quarters of a second with steps that are recorded: at least five minutes."""
 
 
-class Steps:
-    """A running record, which costs a step about a microsecond."""
+class StepStatistics:
+    """Durations of recent steps; recording costs about a microsecond per step."""
 
     def __init__(self) -> None:
         self.count = 0
-        """The number of steps since the record began."""
+        """Number of recorded steps."""
         self.seconds = 0.0
-        """What all of them took."""
-        self.last: deque[list[float]] = deque(maxlen=KEPT)
-        """Of each quarter: its number (4 * seconds since 1970), the last epoch, how many steps there were,
-        the seconds of all of them and of the longest."""
-        self._begun = 0.0
+        """Total duration."""
+        self.quarters: deque[list[float]] = deque(maxlen=MAX_QUARTERS)
+        """For each quarter: its number (4 * seconds since 1970), the last epoch, the number of steps, and the
+        total and the longest duration in seconds.
+        """
+        self._start = 0.0
 
     def begin(self) -> None:
-        """A step begins."""
-        self._begun = time.perf_counter()
+        """Begin a step."""
+        self._start = time.perf_counter()
 
-    def note(self, epoch: int) -> None:
-        """It is done, and has come to an epoch."""
-        took, quarter = time.perf_counter() - self._begun, int(4 * time.time())
+    def end(self, epoch: int) -> None:
+        """End a step, at an epoch."""
+        seconds, quarter = time.perf_counter() - self._start, int(4 * time.time())
         self.count += 1
-        self.seconds += took
-        if self.last and self.last[-1][0] == quarter:
-            found = self.last[-1]
-            found[1] = epoch
-            found[2] += 1
-            found[3] += took
-            found[4] = max(found[4], took)
+        self.seconds += seconds
+        if self.quarters and self.quarters[-1][0] == quarter:
+            record = self.quarters[-1]
+            record[1] = epoch
+            record[2] += 1
+            record[3] += seconds
+            record[4] = max(record[4], seconds)
         else:
-            self.last.append([quarter, epoch, 1, took, took])
+            self.quarters.append([quarter, epoch, 1, seconds, seconds])
 
     def since(self, quarter: int) -> list[list[float]]:
-        """What is remembered of a quarter and those after it."""
-        found = []
-        for one in reversed(self.last):
-            if one[0] < quarter:
+        """Return the records of a quarter and later ones."""
+        records = []
+        for record in reversed(self.quarters):
+            if record[0] < quarter:
                 break
-            found.append(list(one))
-        return found[::-1]
+            records.append(list(record))
+        return records[::-1]
 
 
 def importable(function: Any) -> str | None:
-    """Where another process finds a function, ``module:name``; None if it is nowhere."""
+    """Return the import path ``module:name`` of a function; None if another process cannot import it."""
     if not isinstance(function, types.FunctionType | types.BuiltinFunctionType | type):
         function = type(function) if hasattr(function, "initialize") else None
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "<")

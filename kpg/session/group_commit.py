@@ -4,7 +4,7 @@ Each job ends an epoch of its own and has its own error. A failed job is undone 
 into the same table become one. If the step fails, all jobs are undone and each runs again alone, so that only
 the failing one reports the error.
 
-``Job`` is the interface of work that sessions submit, ``Promise`` the receiver of its result.
+``CheckpointJob`` is the interface of work that sessions submit, ``Promise`` the receiver of its result.
 """
 
 import threading
@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.api.result import row_count
+from kpg.api.result import row_count_result
 from kpg.compiler.catalog.privileges import Asker
-from kpg.execute.changes.keyed_changes import Keyed, Merged, Recipe, change_some
-from kpg.runtime.errors import InterfaceError, OperationalError, Waiting
+from kpg.execute.changes.keyed_changes import InsertPlan, KeyedChange, UpsertRow, apply_batch
+from kpg.runtime.errors import InterfaceError, OperationalError, WaitRequest
 from kpg.runtime.records import dataclass
-from kpg.session.cancel import Cancellation, Watched
+from kpg.session.cancel import Cancellation, LimitedSession
 from kpg.session.channels import Mailbox
-from kpg.session.engine import Engine, Opened, PreparedStatements
+from kpg.session.engine import Engine, OpenPortal, PreparedStatements
 from kpg.session.isolation import TransactionIsolation
 from kpg.session.locks import ROW_EXCLUSIVE
 from kpg.session.notices import Notice
@@ -34,131 +34,137 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 
-class SessionState(Watched, Protocol):
-    """A session, as the session manager sees it: what the engine works by during its statements."""
+class SessionState(LimitedSession, Protocol):
+    """A session as the session manager sees it: the state that the engine uses during its statements."""
 
     number: int
-    """By which others know it, as Postgres' process id."""
+    """Backend process id, as Postgres calls it."""
     user: str
     transactions: Transactions
     isolation: TransactionIsolation
-    parked: list[Segment] | None
-    """What its transaction has changed, while that is not in the tables."""
+    pending_segments: list[Segment] | None
+    """Changes of its transaction while they are swapped out of the tables."""
     settings: dict[str, str]
-    prepared: PreparedStatements
-    path: tuple[str, ...]
-    """The schemas in which names are looked up."""
+    prepared_statements: PreparedStatements
+    search_path: tuple[str, ...]
+    """Schemas in which names are looked up."""
     asker: Asker
-    portals: Callable[[], list[Opened]]
+    portals: Callable[[], list[OpenPortal]]
     mailbox: Mailbox
     notices: deque[Notice]
-    asked: str
-    """The last text that it has sent, as far as that is known."""
-    ender: Callable[[bool], object] | None
-    """Ends, on any thread, its statement or its connection."""
+    last_query: str
+    """Text of the last query, as far as known."""
+    terminate: Callable[[bool], object] | None
+    """Ends the statement or the connection, on any thread."""
     closed: bool
 
     @property
-    def listed(self) -> tuple[object, ...]:
-        """Its row of pg_stat_activity."""
+    def activity_row(self) -> tuple[object, ...]:
+        """Row of pg_stat_activity."""
 
     def cancel(self) -> None:
-        """Cancel its statement."""
+        """Cancel the running statement."""
 
 
-class GroupHub(Protocol):
-    """What statements that share a step need of the session manager."""
+class GroupCommitHost(Protocol):
+    """The members of the session manager that group commit uses."""
 
     engine: Engine
     cancellation: Cancellation
 
-    def enter(self, session: SessionState) -> None:
-        """Let the engine be a session's, with its uncommitted changes in the tables."""
+    def swap_in(self, session: SessionState) -> None:
+        """Give the engine to a session: its uncommitted changes are put into the tables."""
 
-    def apart(self, job: "Job") -> None:
-        """Run a job of the group, which is undone, by itself."""
+    def run_alone(self, job: "Job") -> None:
+        """Queue a job that was undone in the group to run by itself."""
 
-    def do(self, job: "Job") -> None:
-        """Run one job, with a step of its own."""
+    def run_job(self, job: "Job") -> None:
+        """Run one job with a step of its own."""
 
     def submit(self, session: SessionState, work: Callable[[], Any], **how: Any) -> "Future[Any]":
-        """Hand in a piece of work."""
+        """Queue work of a session and return its future."""
 
 
-class Ready(NamedTuple):
-    """Rows that a statement only has to add to a table, and what it gives once they are there."""
+class PreparedInsert(NamedTuple):
+    """Encoded rows to insert into a table, and the result of the statement."""
 
     table: str
     words: NDArray[np.int64] | list[int]
     """``int64[w, n]``, or the words of one row."""
     result: Any
-    recipe: Recipe | None = None
-    """By which the row was made, if it was by one."""
-    many: bool = False
-    """Whether each row is a statement's of its own."""
+    insert_plan: InsertPlan | None = None
+    """Cached plan that made the row, if any."""
+    has_statement_per_row: bool = False
+    """Whether each row belongs to a statement of its own."""
 
 
 class Job(Protocol):
-    """Work of a session, and who waits for it."""
+    """Work of a session, and the receiver of its result."""
 
     @property
     def session(self) -> SessionState:
-        """Whose work it is."""
+        """The session that submitted it."""
 
     rolls_back: bool
     commits: bool
-    """Whether it ends the transaction, whatever comes of it."""
+    """Whether it ends the transaction in every case."""
     returns: bool
-    """Whether it returns to a savepoint, or as far as an error takes back."""
+    """Whether it rolls back to a savepoint, which is possible in a failed transaction."""
 
     @property
     def sessions(self) -> Sequence[SessionState] | None:
-        """Of statements of several sessions, which are only done together: they fail where that cannot be."""
+        """Sessions of a batch of statements, which run together or fail; None for one session."""
 
     def work(self) -> Any:
-        """Do it now: the engine is the session's."""
+        """Run the job. The engine belongs to the session."""
 
-    def gathers(self, engine: Engine) -> bool:
-        """Whether it is a statement whose commit may wait for others."""
+    def may_share_step(self, engine: Engine) -> bool:
+        """Whether its commit may wait for others to share a step."""
 
-    def ready(self, engine: Engine) -> Ready | Keyed | Merged | None:
-        """The rows, if adding these is all that it does, or the plan, if it changes one row by its key."""
+    def prepare_change(self, engine: Engine) -> PreparedInsert | KeyedChange | UpsertRow | None:
+        """Return its encoded rows or keyed change if that is all that it does; else None."""
 
     def is_light(self, engine: Engine) -> bool:
-        """Whether it takes about as long as to have another thread do it."""
+        """Whether it takes about as long as a thread switch."""
 
     def begin(self) -> bool:
-        """The work begins; False if nobody wants it any more."""
+        """Start the job; False if it was cancelled."""
 
     def succeed(self, result: Any) -> None:
-        """It is done."""
+        """Pass on the result."""
 
     def fail(self, error: BaseException) -> None:
-        """It has failed."""
+        """Pass on the error."""
 
 
 class Promise(Protocol):
-    """Who waits for work: a ``concurrent.futures.Future``, or what is told as one is."""
+    """Receiver of a result: a ``concurrent.futures.Future`` or an object with the same methods."""
 
     def set_running_or_notify_cancel(self) -> bool:
-        """The work begins; False if nobody wants it any more."""
+        """Start the job; False if it was cancelled."""
 
     def set_result(self, result: Any, /) -> None:
-        """It is done."""
+        """Receive the result."""
 
     def set_exception(self, exception: BaseException, /) -> None:
-        """It has failed."""
+        """Receive the error."""
 
 
 @dataclass(slots=True, eq=False)
-class Given:
-    """A job that is made of functions. ``adds``: whether it gathers, if that is so in any case."""
+class FunctionJob:
+    """A job made of functions.
+
+    Args:
+        adds: Whether it may share a step, or a function that tells.
+        rows: Prepares its change.
+        light: Tells whether it is light.
+    """
 
     session: SessionState
-    do: Callable[[], Any]
+    function: Callable[[], Any]
     promise: Promise
     adds: "bool | Callable[[Engine], bool]" = False
-    rows: "Callable[[Engine], Ready | Keyed | Merged | None] | None" = None
+    rows: "Callable[[Engine], PreparedInsert | KeyedChange | UpsertRow | None] | None" = None
     light: "Callable[[Engine], bool] | None" = None
     rolls_back: bool = False
     commits: bool = False
@@ -166,48 +172,50 @@ class Given:
 
     @property
     def sessions(self) -> None:
-        """See Job."""
+        """None: the job has one session."""
 
     def work(self) -> Any:
-        """See Job."""
-        return self.do()
+        """Run the job."""
+        return self.function()
 
-    def gathers(self, engine: Engine) -> bool:
-        """See Job."""
+    def may_share_step(self, engine: Engine) -> bool:
+        """Whether its commit may wait for others to share a step."""
         return self.adds if isinstance(self.adds, bool) else self.adds(engine)
 
-    def ready(self, engine: Engine) -> Ready | Keyed | Merged | None:
-        """See Job."""
+    def prepare_change(self, engine: Engine) -> PreparedInsert | KeyedChange | UpsertRow | None:
+        """Return its encoded rows or keyed change, if ``rows`` is given."""
         return None if self.rows is None else self.rows(engine)
 
     def is_light(self, engine: Engine) -> bool:
-        """See Job."""
+        """Whether it takes about as long as a thread switch."""
         return self.light is not None and self.light(engine)
 
     def begin(self) -> bool:
-        """See Job."""
+        """Start the job; False if it was cancelled."""
         return self.promise.set_running_or_notify_cancel()
 
     def succeed(self, result: Any) -> None:
-        """See Job."""
+        """Pass on the result."""
         self.promise.set_result(result)
 
     def fail(self, error: BaseException) -> None:
-        """See Job."""
+        """Pass on the error."""
         self.promise.set_exception(error)
 
 
-def wait_a_little(future: "Future[Any]") -> None:
-    """Return when it is done, or soon."""
+def wait_briefly(future: "Future[Any]") -> None:
+    """Return when ``future`` is done, or after 5 ms."""
     done = threading.Event()
     future.add_done_callback(lambda _: done.set())
     done.wait(0.005)
 
 
-def amid(hub: GroupHub, session: SessionState, work: Callable[[], Any], how: Mapping[str, Any]) -> Any:
-    """What comes in the middle of a statement of the same thread: only an end, which is done after that.
+def submit_reentrant(
+    hub: GroupCommitHost, session: SessionState, work: Callable[[], Any], how: Mapping[str, Any]
+) -> Any:
+    """Accept work submitted during a statement of the same thread: only a rollback, which runs after it.
 
-    The collector of garbage may bring one at any instant, of a connection that nobody has any more.
+    The garbage collector may close an abandoned connection at any instant.
     """
     if not how.get("rolls_back"):
         raise InterfaceError("a statement is running in this thread", hint="ask in another thread, or later")
@@ -215,171 +223,179 @@ def amid(hub: GroupHub, session: SessionState, work: Callable[[], Any], how: Map
     return None
 
 
-Done = list[tuple[Job, Any]]
+JobResults = list[tuple[Job, Any]]
 
 
-class ApartError(OperationalError):
-    """Statements of several sessions cannot be done together; each is handed in again."""
+class BatchSplitError(OperationalError):
+    """Statements of several sessions cannot run together; each is submitted again."""
 
 
-class Failed(NamedTuple):
-    """The error of a piece of work, which stands if the step succeeds: it may come of what others did."""
+class JobFailure(NamedTuple):
+    """Error of a job, final only if the step succeeds: changes of other jobs may have caused it."""
 
     error: BaseException
 
 
-class Group:
-    """Where commits wait for each other."""
+class GroupCommit:
+    """Runs jobs of several sessions with one shared step."""
 
-    def __init__(self, hub: GroupHub) -> None:
-        self._hub = hub
-        self._engine = hub.engine
-        self._point: Any = None
-        self._said: list[tuple[SessionState, list[Notice]]] = []
-        """What the present pieces of work have said."""
-        self.gathering = False
+    def __init__(self, session_manager: GroupCommitHost) -> None:
+        self._session_manager = session_manager
+        self._engine = session_manager.engine
+        self._savepoint: Any = None
+        self._notices: list[tuple[SessionState, list[Notice]]] = []
+        """Notices of the jobs of this group."""
+        self.is_running = False
 
     def undo_statement(self) -> None:
-        """Throw away what the present piece of work has changed."""
-        self._engine.rollback_to(self._point)
+        """Undo the changes of the current job."""
+        self._engine.rollback_to(self._savepoint)
 
     def run(self, jobs: list[Job]) -> None:
-        """Do pieces of work, none of whose sessions is in a transaction."""
-        done: Done = []
-        self._said.clear()
-        self.gathering = True
+        """Run jobs whose sessions are not in a transaction."""
+        results: JobResults = []
+        self._notices.clear()
+        self.is_running = True
         try:
-            self._do([job for job in jobs if job.begin()], done)
+            self._run_jobs([job for job in jobs if job.begin()], results)
         finally:
-            self.gathering = False
+            self.is_running = False
         try:
-            fine = [sessions_of(job) for job, result in done if not isinstance(result, Failed)]
-            with self._hub.cancellation.watching_all(list(chain.from_iterable(fine))):
+            succeeded = [sessions_of(job) for job, result in results if not isinstance(result, JobFailure)]
+            with self._session_manager.cancellation.limiting_group(list(chain.from_iterable(succeeded))):
                 self._engine.step()
         except BaseException as error:
-            self._one_by_one(done, error)
+            self._rerun_singly(results, error)
             return
-        for session, said in self._said:
-            session.notices.extend(said)
-        for job, result in done:
-            if isinstance(result, Failed):
+        for session, notices in self._notices:
+            session.notices.extend(notices)
+        for job, result in results:
+            if isinstance(result, JobFailure):
                 job.fail(result.error)
                 continue
             for session in sessions_of(job):
-                session.token.canceled = False
+                session.token.is_canceled = False
             job.succeed(result)
         self._engine.notifications.deliver()
 
-    def _do(self, jobs: list[Job], done: Done) -> None:
-        together: list[tuple[Job, Ready | Keyed | Merged]] = []
+    def _run_jobs(self, jobs: list[Job], results: JobResults) -> None:
+        batch: list[tuple[Job, PreparedInsert | KeyedChange | UpsertRow]] = []
         for job in jobs:
-            ready = self._ready(job)
-            if together and (ready is None or _kind(ready) != _kind(together[0][1])):
-                self._all(together, done)
-                together = []
+            ready = self._prepare_change(job)
+            if batch and (ready is None or _batch_key(ready) != _batch_key(batch[0][1])):
+                self._run_batch(batch, results)
+                batch = []
             if ready is None:
-                self._one(job, done)
+                self._run_single(job, results)
             else:
-                together.append((job, ready))
-        self._all(together, done)
+                batch.append((job, ready))
+        self._run_batch(batch, results)
 
-    def _ready(self, job: Job) -> Ready | Keyed | Merged | None:
-        if job.session.token.canceled:
+    def _prepare_change(self, job: Job) -> PreparedInsert | KeyedChange | UpsertRow | None:
+        if job.session.token.is_canceled:
             return None
         try:
-            return job.ready(self._engine)
+            return job.prepare_change(self._engine)
         except Exception:
-            # Done as all other work, it will say what is wrong.
+            # Run as an ordinary job, it reports the error.
             return None
 
-    def _all(self, together: list[tuple[Job, Ready | Keyed | Merged]], done: Done) -> None:
-        """Do several pieces of work of one kind at once; if that fails, one half after the other."""
-        while together:
-            jobs = [job for job, _ in together]
+    def _run_batch(
+        self, batch: list[tuple[Job, PreparedInsert | KeyedChange | UpsertRow]], done: JobResults
+    ) -> None:
+        """Run jobs of one kind at once. On failure, run one half after the other."""
+        while batch:
+            jobs = [job for job, _ in batch]
             point = None
             try:
-                self._hub.enter(jobs[0].session)
+                self._session_manager.swap_in(jobs[0].session)
                 point = self._engine.savepoint()
-                results = self._done([what for _, what in together])
-            except (Exception, Waiting):
+                results = self._apply_changes([what for _, what in batch])
+            except (Exception, WaitRequest):
                 results = None
             if results is None:
                 if point is not None:
                     self._engine.rollback_to(point)
-                half = len(together) // 2
+                half = len(batch) // 2
                 if half:
-                    self._all(together[:half], done)
-                    self._all(together[half:], done)
+                    self._run_batch(batch[:half], done)
+                    self._run_batch(batch[half:], done)
                 else:
-                    self._one(jobs[0], done)
+                    self._run_single(jobs[0], done)
                 return
             done += zip(jobs, results, strict=False)
-            together = together[len(results) :]
+            batch = batch[len(results) :]
 
-    def _done(self, what: list[Ready | Keyed | Merged]) -> list[Any] | None:
-        """The results of the first of them, which are done; None if they are to be done alone."""
-        ready = [one for one in what if isinstance(one, Ready)]
+    def _apply_changes(self, changes: list[PreparedInsert | KeyedChange | UpsertRow]) -> list[Any] | None:
+        """Apply the first of the changes and return their results; None if they must run one by one."""
+        ready = [change for change in changes if isinstance(change, PreparedInsert)]
         if not ready:
-            counts = change_some(self._engine, [one for one in what if not isinstance(one, Ready)])
-            return None if counts is None else [row_count(count) for count in counts]
-        if self._engine.tables.watching and self._engine.locks.closed_to(ready[0].table, ROW_EXCLUSIVE):
+            counts = apply_batch(
+                self._engine, [change for change in changes if not isinstance(change, PreparedInsert)]
+            )
+            return None if counts is None else [row_count_result(count) for count in counts]
+        if self._engine.tables.change_hooks and self._engine.locks.is_table_blocked(
+            ready[0].table, ROW_EXCLUSIVE
+        ):
             return None
-        words, counts = _joined(ready)
+        words, counts = _concatenate(ready)
         self._engine.executor.insert(ready[0].table, words)
         self._engine.table(ready[0].table).tally.inserted += words.shape[1]
         self._engine.close_epochs(ready[0].table, counts)
-        return [one.result for one in ready]
+        return [change.result for change in ready]
 
-    def _one(self, job: Job, done: Done) -> None:
+    def _run_single(self, job: Job, results: JobResults) -> None:
         if job.sessions is not None:
-            done.append((job, Failed(ApartError("statements of several sessions are done one by one"))))
+            results.append(
+                (job, JobFailure(BatchSplitError("statements of several sessions are done one by one")))
+            )
             return
         try:
-            self._hub.enter(job.session)
-            self._point = self._engine.savepoint()
-            self._engine.locks.begin(self._engine, 0)
-            with self._hub.cancellation.watching(job.session):
-                done.append((job, job.work()))
-            self._said.append((job.session, list(self._engine.notices)))
-        except Waiting:
-            self._engine.locks.undo()
-            self._hub.apart(job)
+            self._session_manager.swap_in(job.session)
+            self._savepoint = self._engine.savepoint()
+            self._engine.locks.begin_statement(self._engine, 0)
+            with self._session_manager.cancellation.limiting(job.session):
+                results.append((job, job.work()))
+            self._notices.append((job.session, list(self._engine.notices)))
+        except WaitRequest:
+            self._engine.locks.undo_statement()
+            self._session_manager.run_alone(job)
         except BaseException as error:
-            done.append((job, Failed(error)))
+            results.append((job, JobFailure(error)))
         finally:
             self._engine.notices.clear()
-            self._engine.locks.over()  # what is done together does not wait
+            self._engine.locks.end_statement()  # jobs of a group do not wait
 
-    def _one_by_one(self, done: Done, error: BaseException) -> None:
-        """Everything was rolled back: do each piece again, now with a step of its own."""
-        if len(done) == 1:
-            _, result = done[0]
-            done[0][0].fail(result.error if isinstance(result, Failed) else error)
+    def _rerun_singly(self, results: JobResults, error: BaseException) -> None:
+        """Run each job again with a step of its own, after the shared step was rolled back."""
+        if len(results) == 1:
+            _, result = results[0]
+            results[0][0].fail(result.error if isinstance(result, JobFailure) else error)
             return
-        for job, _ in done:
+        for job, _ in results:
             if job.sessions is None:
-                self._hub.do(job)
+                self._session_manager.run_job(job)
             else:
                 job.fail(error)
 
 
 def sessions_of(job: Job) -> Sequence[SessionState]:
-    """Whose work it is."""
+    """Return the sessions of a job."""
     return (job.session,) if job.sessions is None else job.sessions
 
 
-def _joined(ready: Sequence[Ready]) -> tuple[NDArray[np.int64], list[int]]:
-    """Rows of several statements in one array, and how many each has."""
-    given = [one.words for one in ready]
-    if all(isinstance(one, list) for one in given):
-        return np.ascontiguousarray(np.array(given, np.int64).T), [1] * len(given)
-    parts = [np.array(one, np.int64).reshape(len(one), -1) for one in given]
+def _concatenate(ready: Sequence[PreparedInsert]) -> tuple[NDArray[np.int64], list[int]]:
+    """Return the rows of several statements as one array, and the number of rows of each."""
+    row_words = [one.words for one in ready]
+    if all(isinstance(one, list) for one in row_words):
+        return np.ascontiguousarray(np.array(row_words, np.int64).T), [1] * len(row_words)
+    parts = [np.array(one, np.int64).reshape(len(one), -1) for one in row_words]
     counts: list[int] = []
-    for one, part in zip(ready, parts, strict=True):
-        counts += [1] * part.shape[1] if one.many else [part.shape[1]]
+    for item, part in zip(ready, parts, strict=True):
+        counts += [1] * part.shape[1] if item.has_statement_per_row else [part.shape[1]]
     return np.concatenate(parts, axis=1), counts
 
 
-def _kind(what: Ready | Keyed | Merged) -> object:
-    """What is done together: rows of one table, statements of one plan."""
-    return what.table if isinstance(what, Ready) else id(what.template)
+def _batch_key(change: PreparedInsert | KeyedChange | UpsertRow) -> object:
+    """Return the key by which changes are batched: the table of inserts, the template of keyed changes."""
+    return change.table if isinstance(change, PreparedInsert) else id(change.template)

@@ -22,11 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.catalog.entries import TableEntry, ViewEntry
-from kpg.compiler.sql.frontend import read_relations
+from kpg.compiler.sql.frontend import input_relations
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse
 from kpg.compiler.sql.parse.statements import (
-    Accepted,
     Deallocate,
     Execute,
     Fetch,
@@ -37,6 +36,7 @@ from kpg.compiler.sql.parse.statements import (
     SetConstraints,
     SetTransaction,
     Show,
+    Utility,
 )
 from kpg.runtime.errors import DataError, InterfaceError, NotSupportedError, SerializationError
 from kpg.runtime.types import NULL
@@ -46,64 +46,64 @@ from kpg.session.transaction import State, Transactions
 
 
 class Snapshots:
-    """What is kept of the past of tables for transactions that see an epoch to their ends."""
+    """History of tables that transactions with a snapshot need."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._held: Counter[int] = Counter()
-        self._kept: int | None = None
+        self._holders: Counter[int] = Counter()
+        self._kept_since: int | None = None
         self._numbers = count(1)
-        self.exported: dict[str, int] = {}
-        """Epochs that transactions which still run let others see, by the names they gave."""
+        self.exported_epochs: dict[str, int] = {}
+        """Epochs of exported snapshots of running transactions, by name."""
 
     def hold(self) -> int:
-        """Keep the present epoch; nothing may be pending."""
+        """Keep the present epoch and return it. There must be no pending changes."""
         engine = self._engine
         epoch = engine.executor.epoch
-        self._held[epoch] += 1
-        if engine.past is not None:
-            engine.past.held = self._held
-        elif self._kept is None:
-            engine.executor.keep_past()
-            self._kept = epoch
+        self._holders[epoch] += 1
+        if engine.history is not None:
+            engine.history.pinned_epochs = self._holders
+        elif self._kept_since is None:
+            engine.executor.enable_history()
+            self._kept_since = epoch
         return epoch
 
-    def hold_again(self, epoch: int) -> int:
+    def share(self, epoch: int) -> int:
         """Keep an epoch that another transaction holds."""
-        self._held[epoch] += 1
+        self._holders[epoch] += 1
         return epoch
 
-    def named(self, epoch: int) -> str:
-        """A new name for an epoch that a transaction holds."""
+    def export(self, epoch: int) -> str:
+        """Return a new name for an epoch that a transaction holds."""
         name = f"{epoch:08X}-{next(self._numbers):08X}-1"
-        self.exported[name] = epoch
+        self.exported_epochs[name] = epoch
         return name
 
     def release(self, epoch: int) -> None:
-        """One transaction less needs an epoch."""
-        self._held[epoch] -= 1
-        if not self._held[epoch]:
-            del self._held[epoch]
+        """Drop one transaction's hold on an epoch."""
+        self._holders[epoch] -= 1
+        if not self._holders[epoch]:
+            del self._holders[epoch]
 
-    def tidy(self) -> None:
-        """Forget what nobody needs, if nothing is pending."""
-        if self._kept is None:
+    def drop_unneeded(self) -> None:
+        """Drop the history that no transaction needs, unless changes are pending."""
+        if self._kept_since is None:
             return
-        first = min(self._held, default=None)
-        if (first is not None and first <= self._kept) or self._engine.executor.has_pending:
+        first = min(self._holders, default=None)
+        if (first is not None and first <= self._kept_since) or self._engine.executor.has_pending:
             return
         if first is None:
-            self._engine.executor.drop_past()
+            self._engine.executor.disable_history()
         else:
-            self._engine.executor.forget_past(first)
-        self._kept = first
+            self._engine.executor.drop_history_before(first)
+        self._kept_since = first
 
 
 Words = NDArray[np.int64]
 
 
 class Isolation(enum.Enum):
-    """The levels; their values are SQL's names."""
+    """Isolation levels; the values are SQL's names."""
 
     READ_COMMITTED = "read committed"
     REPEATABLE_READ = "repeatable read"
@@ -116,8 +116,8 @@ LEVEL: Final = re.compile(
 DEFAULT: Final = "default_transaction_isolation"
 
 
-def level_of(text: str) -> Isolation | None:
-    """The level that a text names; READ UNCOMMITTED is READ COMMITTED, as in Postgres."""
+def parse_level(text: str) -> Isolation | None:
+    """Return the level that a text names. READ UNCOMMITTED is READ COMMITTED, as in Postgres."""
     found = LEVEL.search(text) if "solation" in text.lower() else None
     if found is None:
         return None
@@ -125,23 +125,23 @@ def level_of(text: str) -> Isolation | None:
     return Isolation(name)
 
 
-def noted(
+def apply_isolation_level(
     isolation: "TransactionIsolation",
     transactions: Transactions,
     statement: ast.Statement,
     settings: dict[str, str],
 ) -> None:
-    """Take note of what a statement says of isolation, before it runs."""
+    """Apply the isolation level that a BEGIN or SET statement names, before it runs."""
     text = statement.span.source[statement.span.start : statement.span.end]
-    level = level_of(text)
+    level = parse_level(text)
     if isinstance(statement, ast.Begin):
         if transactions.state is not State.NONE:
             if level is not None and transactions.state is State.OPEN:
                 isolation.begin_at(level)
             return
-        given = settings.get(DEFAULT, "")
-        known = {one.value for one in Isolation}
-        isolation.begin_at(level or Isolation(given if given in known else "read committed"))
+        default = settings.get(DEFAULT, "")
+        level_names = {isolation_level.value for isolation_level in Isolation}
+        isolation.begin_at(level or Isolation(default if default in level_names else "read committed"))
     elif level is not None and text.lower().split()[:2] == ["set", "session"]:
         settings[DEFAULT] = level.value
     elif level is not None and text.lower().startswith("set"):
@@ -149,150 +149,156 @@ def noted(
 
 
 class TransactionIsolation:
-    """The isolation level of a session's transaction, its snapshot, and the relations that it has read."""
+    """Isolation level of a session's transaction, its snapshot, and the relations that it has read."""
 
     def __init__(
         self,
         transactions: Transactions,
         snapshots: Snapshots,
         settings: dict[str, str],
-        changes: Callable[[], bool],
+        has_changes: Callable[[], bool],
     ) -> None:
-        """``changes`` tells whether anything is pending."""
+        """Create the state of a session; ``has_changes`` returns whether changes are pending."""
         self._transactions = transactions
         self._snapshots = snapshots
         self._settings = settings
-        self._changes = changes
+        self._has_changes = has_changes
         self.level = Isolation.READ_COMMITTED
-        self._since: int | None = None
-        self._number = 0
-        """Of the transaction that the snapshot is for: COMMIT AND CHAIN begins another at once."""
-        self._read: frozenset[str] = frozenset()
-        self._exported = ""
+        self._snapshot: int | None = None
+        self._transaction_number = 0
+        """Transaction of the snapshot: COMMIT AND CHAIN begins another one immediately."""
+        self._tables_read: frozenset[str] = frozenset()
+        self._exported_name = ""
 
     def set_level(self, name: str) -> None:
-        """SET transaction_isolation; of no transaction it is over with the statement."""
+        """SET transaction_isolation. Outside of a transaction it ends with the statement."""
         self.begin_at(Isolation(name.replace("uncommitted", "committed")))
 
     def begin_at(self, level: Isolation) -> None:
-        """A transaction begins, at a level."""
-        if self._since is not None or (self._transactions.state is State.OPEN and self._changes()):
+        """Set the isolation level of the transaction; an error after its first query."""
+        if self._snapshot is not None or (self._transactions.state is State.OPEN and self._has_changes()):
             error = InterfaceError("the isolation level must be set before any query of the transaction")
             error.sqlstate = "25001"
             raise error
         self.level = level
         self._settings[ISOLATION] = level.value
-        self._read = frozenset()
+        self._tables_read = frozenset()
 
-    def ended(self) -> None:
-        """Give up the snapshot of a transaction that is over."""
-        if self._since is not None and (
-            self._transactions.state is State.NONE or self._transactions.begun != self._number
+    def end_snapshot(self) -> None:
+        """Release the snapshot of a finished transaction."""
+        if self._snapshot is not None and (
+            self._transactions.state is State.NONE or self._transactions.number != self._transaction_number
         ):
-            self._snapshots.release(self._since)
-            self._snapshots.exported.pop(self._exported, None)
-            self._since, self._exported = None, ""
-            self._read = frozenset()
+            self._snapshots.release(self._snapshot)
+            self._snapshots.exported_epochs.pop(self._exported_name, None)
+            self._snapshot, self._exported_name = None, ""
+            self._tables_read = frozenset()
         if self._transactions.state is State.NONE and self.level is not Isolation.READ_COMMITTED:
             self.level = Isolation.READ_COMMITTED
             self._settings[ISOLATION] = self.level.value
 
-    def export(self) -> str:
-        """The name by which others can see what this transaction does, while it lasts."""
-        if self._changes():
+    def export_snapshot(self) -> str:
+        """Return the name by which other transactions can import the snapshot while this one runs."""
+        if self._has_changes():
             raise NotSupportedError("a transaction that has changed something exports no snapshot")
-        if self._since is None:
-            self._since, self._number = self._snapshots.hold(), self._transactions.begun
-        self._exported = self._exported or self._snapshots.named(self._since)
-        return self._exported
+        if self._snapshot is None:
+            self._snapshot, self._transaction_number = self._snapshots.hold(), self._transactions.number
+        self._exported_name = self._exported_name or self._snapshots.export(self._snapshot)
+        return self._exported_name
 
-    def join(self, name: str) -> None:
-        """See what the transaction sees that has exported this name."""
+    def import_snapshot(self, name: str) -> None:
+        """Use the snapshot that another transaction has exported."""
         if self.sees_latest:
             raise NotSupportedError(
                 "a snapshot-importing transaction must have isolation level SERIALIZABLE or REPEATABLE READ"
             )
-        if self._since is not None:
+        if self._snapshot is not None:
             error = InterfaceError("SET TRANSACTION SNAPSHOT must be called before any query")
             error.sqlstate = "25001"
             raise error
-        epoch = self._snapshots.exported.get(name)
+        epoch = self._snapshots.exported_epochs.get(name)
         if epoch is None:
             raise DataError(f'invalid snapshot identifier: "{name}"')
-        self._since, self._number = self._snapshots.hold_again(epoch), self._transactions.begun
+        self._snapshot, self._transaction_number = self._snapshots.share(epoch), self._transactions.number
 
     @property
     def sees_latest(self) -> bool:
-        """Whether a statement sees the last commit, whenever the transaction began."""
+        """Whether each statement sees the last commit."""
         return self.level is Isolation.READ_COMMITTED or self._transactions.state is not State.OPEN
 
-    def seen_by(self, engine: Engine, statement: ast.Statement) -> int | None:
-        """The epoch that a statement sees, if not the present one; notes what it reads.
+    def snapshot_for(self, engine: Engine, statement: ast.Statement) -> int | None:
+        """Return the epoch that a statement sees, None for the present one; record the tables that it reads.
 
-        SerializationError, the transaction being rolled back, where that cannot be, or must not be committed.
+        Raises SerializationError and rolls back if the snapshot is not available or COMMIT is refused.
         """
-        if self.sees_latest or isinstance(statement, PLAIN):
+        if self.sees_latest or isinstance(statement, SNAPSHOT_FREE):
             return None
         if isinstance(statement, ast.Commit):
             self._check_commit(engine)
             return None
-        if self._since is None:
-            self._since, self._number = self._snapshots.hold(), self._transactions.begun
-        tables = _read_by(engine, statement)
-        self._read |= tables
-        tables |= _replaced(engine, statement)
-        if not _changed(engine, tables, self._since):
+        if self._snapshot is None:
+            self._snapshot, self._transaction_number = self._snapshots.hold(), self._transactions.number
+        tables = _relations_read(engine, statement)
+        self._tables_read |= tables
+        tables |= _conflict_tables(engine, statement)
+        if not _changed_tables(engine, tables, self._snapshot):
             return None
         for name in sorted(tables):
-            if not _is_known(engine, name, self._since):
-                with self._transactions.undoing():
+            if not _has_history(engine, name, self._snapshot):
+                with self._transactions.failing_on_error():
                     raise SerializationError(
                         f'could not serialize access: what "{name}" was is not known any more'
                     )
-        return self._since
+        return self._snapshot
 
     def check_keys(self, engine: Engine) -> None:
-        """SerializationError if a row has a key that another one has in the snapshot, but not any more.
+        """Raise SerializationError if a new row has the key of a row that was deleted after the snapshot.
 
-        Else the transaction would see two rows with one key.
+        Otherwise the transaction would see two rows with one key.
         """
-        since = self._since
-        if since is None or self.sees_latest or engine.changed is None:
+        snapshot = self._snapshot
+        if snapshot is None or self.sees_latest or engine.last_change_epochs is None:
             return
-        for name, _, inserted, words in engine.executor.changed_since(None):
+        for name, _, inserted, words in engine.executor.changes_since(None):
             if (
                 not inserted.size
-                or engine.changed.get(name, 0) <= since
-                or not _is_known(engine, name, since)
+                or engine.last_change_epochs.get(name, 0) <= snapshot
+                or not _has_history(engine, name, snapshot)
             ):
                 continue
-            gone = engine.executor.fetch(name, engine.executor.changed(name, since)[0])
+            deleted = engine.executor.fetch(name, engine.executor.changes_after(name, snapshot)[0])
             entry = engine.catalog.entries[name.lower()]
             assert isinstance(entry, TableEntry)
-            for columns in _keys(entry):
-                if _rows(words, columns) & _rows(gone, columns):
-                    with self._transactions.undoing():
+            for columns in _unique_keys(entry):
+                if _key_values(words, columns) & _key_values(deleted, columns):
+                    with self._transactions.failing_on_error():
                         raise SerializationError(
                             f'could not serialize access due to concurrent deletion in table "{name}"'
                         )
 
-    def refuse_later(self, engine: Engine, name: str, rowids: NDArray[np.int64]) -> None:
-        """SerializationError if one of some rows came after the snapshot."""
-        since = self._since
-        if since is None or self.sees_latest or engine.changed is None or not rowids.size:
+    def check_rows_unchanged(self, engine: Engine, name: str, rowids: NDArray[np.int64]) -> None:
+        """Raise SerializationError if one of the rows was written after the snapshot."""
+        snapshot = self._snapshot
+        if snapshot is None or self.sees_latest or engine.last_change_epochs is None or not rowids.size:
             return
-        if engine.changed.get(name, 0) <= since or not _is_known(engine, name, since):
+        if engine.last_change_epochs.get(name, 0) <= snapshot or not _has_history(engine, name, snapshot):
             return
-        own = [come for table, _, come, _ in engine.executor.changed_since(None) if table == name]
-        others = rowids[~np.isin(rowids, np.concatenate(own))] if own else rowids
-        if np.isin(others, engine.executor.changed(name, since)[1]).any():
-            with self._transactions.undoing():
+        own_inserts = [
+            inserted for table, _, inserted, _ in engine.executor.changes_since(None) if table == name
+        ]
+        others = rowids[~np.isin(rowids, np.concatenate(own_inserts))] if own_inserts else rowids
+        if np.isin(others, engine.executor.changes_after(name, snapshot)[1]).any():
+            with self._transactions.failing_on_error():
                 raise SerializationError("could not serialize access due to concurrent update")
 
     def _check_commit(self, engine: Engine) -> None:
-        if self.level is not Isolation.SERIALIZABLE or self._since is None or not engine.executor.has_pending:
+        if (
+            self.level is not Isolation.SERIALIZABLE
+            or self._snapshot is None
+            or not engine.executor.has_pending
+        ):
             return
-        changed = _changed(engine, self._read, self._since)
+        changed = _changed_tables(engine, self._tables_read, self._snapshot)
         if changed:
             self._transactions.rollback()
             raise SerializationError(
@@ -300,66 +306,75 @@ class TransactionIsolation:
             )
 
 
-PLAIN: Final = (
+SNAPSHOT_FREE: Final = (
     *(ast.Begin, ast.Rollback, Savepoint, Set, SetTransaction, Show, Prepare, Deallocate),
-    *(SetConstraints, Accepted, LockTable),
+    *(SetConstraints, Utility, LockTable),
 )
-"""Statements that see nothing."""
+"""Statements that read no data."""
 
 
-def _read_by(engine: Engine, statement: ast.Statement) -> frozenset[str]:
-    """The relations that a statement reads, with all that they are made of."""
+def _relations_read(engine: Engine, statement: ast.Statement) -> frozenset[str]:
+    """Return the relations that a statement reads, and the tables below them."""
     if isinstance(statement, Execute):
-        return frozenset().union(*(_read_by(engine, one) for one in _prepared(engine, statement)))
+        return frozenset().union(
+            *(
+                _relations_read(engine, prepared_statement)
+                for prepared_statement in _parse_prepared(engine, statement)
+            )
+        )
     if isinstance(statement, Fetch):
         return frozenset()
     if engine.catalog.routines:
-        # Functions in SQL may read whatever they like.
+        # SQL functions may read any relation.
         return frozenset(entry.name for entry in engine.catalog)
-    return engine.views.tables_under(read_relations(statement, engine.catalog))
+    return engine.views.relations_under(input_relations(statement, engine.catalog))
 
 
-def _replaced(engine: Engine, statement: ast.Statement) -> frozenset[str]:
-    """The tables in which a statement looks for rows that are in the way of those that it inserts.
+def _conflict_tables(engine: Engine, statement: ast.Statement) -> frozenset[str]:
+    """Return the tables in which ON CONFLICT looks for conflicting rows.
 
-    They are not read as others are: who changes such a row since, or gives another one the key, is told.
+    They do not count as read: later changes of such a row are detected when it is updated.
     """
     if isinstance(statement, Execute):
-        return frozenset().union(*(_replaced(engine, one) for one in _prepared(engine, statement)))
+        return frozenset().union(
+            *(_conflict_tables(engine, one) for one in _parse_prepared(engine, statement))
+        )
     parts = (
-        (*(part for _, _, part in statement.parts), statement.main)
-        if isinstance(statement, ast.Modifying)
+        (*(part for _, _, part in statement.with_queries), statement.main)
+        if isinstance(statement, ast.ModifyingWith)
         else (statement,)
     )
     inserts = (one for one in parts if isinstance(one, ast.Insert) and (one.conflict or one.alternative))
     found = (engine.catalog.find(one.table) for one in inserts)
-    return engine.views.tables_under(entry.name for entry in found if entry is not None)
+    return engine.views.relations_under(entry.name for entry in found if entry is not None)
 
 
-def _prepared(engine: Engine, statement: Execute) -> list[ast.Statement]:
-    prepared = engine.prepared.find(engine, statement.name)
+def _parse_prepared(engine: Engine, statement: Execute) -> list[ast.Statement]:
+    prepared = engine.prepared_statements.find(engine, statement.name)
     return [] if prepared is None else parse(prepared.text)
 
 
-def _changed(engine: Engine, tables: frozenset[str], since: int) -> list[str]:
-    assert engine.changed is not None
-    return [name for name in sorted(tables) if engine.changed.get(name, 0) > since]
+def _changed_tables(engine: Engine, tables: frozenset[str], snapshot: int) -> list[str]:
+    assert engine.last_change_epochs is not None
+    return [name for name in sorted(tables) if engine.last_change_epochs.get(name, 0) > snapshot]
 
 
-def _keys(entry: TableEntry) -> list[tuple[int, ...]]:
-    """The columns that no two rows of a table have the same in."""
+def _unique_keys(entry: TableEntry) -> list[tuple[int, ...]]:
+    """Return the column sets in which no two rows of a table are equal."""
     names = [name.lower() for name in entry.schema.names]
-    uniques = (tuple(names.index(one.lower()) for one in key.columns) for key in entry.constraints.uniques)
+    uniques = (
+        tuple(names.index(column.lower()) for column in key.columns) for key in entry.constraints.uniques
+    )
     return [key for key in (entry.schema.primary_key, *uniques) if key]
 
 
-def _rows(words: Words, columns: tuple[int, ...]) -> set[tuple[int, ...]]:
-    chosen = words[list(columns)]
-    return set(zip(*chosen[:, (chosen != NULL).all(axis=0)].tolist(), strict=True))
+def _key_values(words: Words, columns: tuple[int, ...]) -> set[tuple[int, ...]]:
+    key_words = words[list(columns)]
+    return set(zip(*key_words[:, (key_words != NULL).all(axis=0)].tolist(), strict=True))
 
 
-def _is_known(engine: Engine, name: str, since: int) -> bool:
+def _has_history(engine: Engine, name: str, snapshot: int) -> bool:
     entry = engine.catalog.entries.get(name.lower())
     if isinstance(entry, TableEntry):
-        return engine.executor.tells(entry.name, since)
+        return engine.executor.is_known_at(entry.name, snapshot)
     return not isinstance(entry, ViewEntry) or entry.definition is not None

@@ -1,7 +1,8 @@
 """Lock manager: advisory locks, table locks and row locks, in Postgres' modes.
 
 A lock is held by a session until it is released or its transaction ends. The manager never blocks: a lock
-that is not available raises ``Waiting``. The caller undoes the statement and runs it again after a release.
+that is not available raises ``WaitRequest``. The caller undoes the statement and runs it again after a
+release.
 A queue per lock gives the waiting sessions their turns.
 
 A row lock is on a rowid. After a wait the statement runs again, and finds the row's new version. The rows
@@ -17,20 +18,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.catalog.entries import Catalog, TableEntry
-from kpg.runtime.errors import OperationalError, Waiting
+from kpg.runtime.errors import OperationalError, WaitRequest
 from kpg.runtime.executor import Executor
 from kpg.session.tables import Tables
 from kpg.session.transaction import Transactions
 
 SHARED: Final = "ShareLock"
 EXCLUSIVE: Final = "ExclusiveLock"
-"""Those of advisory locks, and of tables, too."""
+"""Modes of advisory locks, and of tables, too."""
 ROW_SHARE: Final = "RowShareLock"
 ROW_EXCLUSIVE: Final = "RowExclusiveLock"
-"""What a table is held in by who has locked, or changed, rows of it."""
+"""Table modes of sessions that have locked or changed rows of it."""
 ACCESS_SHARE: Final = "AccessShareLock"
-CLOSED: Final = "AccessExclusiveLock"
-"""The mode that keeps readers out."""
+ACCESS_EXCLUSIVE: Final = "AccessExclusiveLock"
+"""The mode that excludes readers."""
 TABLE_MODES: Final = (
     ACCESS_SHARE,
     ROW_SHARE,
@@ -39,25 +40,27 @@ TABLE_MODES: Final = (
     SHARED,
     "ShareRowExclusiveLock",
     EXCLUSIVE,
-    CLOSED,
+    ACCESS_EXCLUSIVE,
 )
-"""From the weakest on."""
+"""Table modes, weakest first."""
 KEY_SHARE: Final = "FOR KEY SHARE"
 SHARE: Final = "FOR SHARE"
 NO_KEY_UPDATE: Final = "FOR NO KEY UPDATE"
 UPDATE: Final = "FOR UPDATE"
-"""The modes of rows, which are no modes of tables: SQL's words for them."""
+"""Row modes, as SQL spells them."""
 ROW_MODES: Final = (KEY_SHARE, SHARE, NO_KEY_UPDATE, UPDATE)
 CHANGED: Final = "changed"
-"""Of rows that an open transaction has changed: NO KEY UPDATE if they keep their keys, else UPDATE."""
-SHOWN: Final = {
-    CHANGED: CLOSED,
+"""Row mode of rows that an open transaction has changed: NO KEY UPDATE if they keep their keys, else
+UPDATE.
+"""
+LISTED_MODES: Final = {
+    CHANGED: ACCESS_EXCLUSIVE,
     KEY_SHARE: ACCESS_SHARE,
     SHARE: ROW_SHARE,
     NO_KEY_UPDATE: EXCLUSIVE,
-    UPDATE: CLOSED,
+    UPDATE: ACCESS_EXCLUSIVE,
 }
-"""As which modes of rows are listed."""
+"""The modes that pg_locks shows for row modes."""
 CONFLICTS: Final[dict[str, frozenset[str]]] = {
     ACCESS_SHARE: frozenset(TABLE_MODES[7:]),
     ROW_SHARE: frozenset(TABLE_MODES[6:]),
@@ -66,58 +69,58 @@ CONFLICTS: Final[dict[str, frozenset[str]]] = {
     SHARED: frozenset((ROW_EXCLUSIVE, TABLE_MODES[3], *TABLE_MODES[5:])),
     TABLE_MODES[5]: frozenset(TABLE_MODES[2:]),
     EXCLUSIVE: frozenset(TABLE_MODES[1:]),
-    CLOSED: frozenset(TABLE_MODES),
+    ACCESS_EXCLUSIVE: frozenset(TABLE_MODES),
     KEY_SHARE: frozenset((CHANGED, *ROW_MODES[3:])),
     SHARE: frozenset((CHANGED, *ROW_MODES[2:])),
     NO_KEY_UPDATE: frozenset((CHANGED, *ROW_MODES[1:])),
     UPDATE: frozenset((CHANGED, *ROW_MODES)),
 }
-"""The modes in which nobody else may have what one has in a mode."""
-STRONG: Final = frozenset(TABLE_MODES[3:])
-"""The modes of tables that only LOCK TABLE and definitions take."""
+"""For each mode the modes of other sessions that conflict with it."""
+STRONG_TABLE_MODES: Final = frozenset(TABLE_MODES[3:])
+"""Table modes that only LOCK TABLE and DDL take."""
 
 
-Key = tuple[int | str, ...]
-"""One number of 64 bits, or two of 32; the name of a table; the name of a table and a rowid."""
-FOREVER: Final = -1
-"""In place of the number of savepoints for what outlives the transaction."""
+LockKey = tuple[int | str, ...]
+"""An advisory number of 64 bits or two of 32; the name of a table; the name of a table and a rowid."""
+SESSION_LEVEL: Final = -1
+"""Depth of a lock that outlives the transaction."""
 Hold = tuple[str, int]
-"""A mode, and how many savepoints there were, or FOREVER."""
+"""A mode, and the number of savepoints when it was taken, or ``SESSION_LEVEL``."""
 
 
-class Wish(NamedTuple):
-    """What a statement waits for."""
+class LockRequest(NamedTuple):
+    """A lock that a statement waits for."""
 
-    key: Key
+    key: LockKey
     mode: str
 
 
-class Waits(NamedTuple):
-    """One session of a circle: what it waits for, and the session that keeps it from that."""
+class WaitEdge(NamedTuple):
+    """An edge of a deadlock cycle: the session ``number`` waits for ``request``, which ``blocker`` holds."""
 
     number: int
-    wish: Wish
+    request: LockRequest
     blocker: int
 
     def __str__(self) -> str:
-        mode = SHOWN.get(self.wish.mode, self.wish.mode)
-        what = f"Process {self.number} waits for {mode} on {_named(self.wish.key)}"
+        mode = LISTED_MODES.get(self.request.mode, self.request.mode)
+        what = f"Process {self.number} waits for {mode} on {_describe(self.request.key)}"
         return f"{what}; blocked by process {self.blocker}."
 
 
 class DeadlockError(OperationalError):
-    """Sessions wait for each other: ``circle`` says which, and for what."""
+    """Sessions wait for each other in a cycle."""
 
     sqlstate = "40P01"
 
-    def __init__(self, circle: Sequence[Waits]) -> None:
+    def __init__(self, cycle: Sequence[WaitEdge]) -> None:
         super().__init__("deadlock detected", hint="see the server log for query details")
-        self.circle = circle
-        self.detail = "\n".join(map(str, circle))
+        self.cycle = cycle
+        self.detail = "\n".join(map(str, cycle))
 
 
-class NoLockError(OperationalError):
-    """A lock cannot be had, or not in time."""
+class LockNotAvailableError(OperationalError):
+    """A lock is not available, or not in time."""
 
     sqlstate = "55P03"
 
@@ -131,7 +134,7 @@ class LockHost(Protocol):
 
     @property
     def executor(self) -> Executor:
-        """Has the rows."""
+        """Holds the rows."""
 
     @property
     def transactions(self) -> Transactions:
@@ -139,297 +142,303 @@ class LockHost(Protocol):
 
     @property
     def tables(self) -> Tables:
-        """Tell before rows of a table change."""
+        """Base tables, whose change hooks the lock manager installs."""
 
 
 class Locks:
-    """The locks of one database. Sessions are known by their numbers."""
+    """The locks of one database, by session numbers."""
 
     def __init__(self) -> None:
-        self._held: dict[Key, dict[int, list[Hold]]] = {}
-        self._keys: dict[int, dict[Key, None]] = {}
-        """What each session holds."""
-        self._queues: dict[Key, list[tuple[int, str]]] = {}
-        self._wishes: dict[int, Wish] = {}
-        self.suspends = False
-        """Whether who runs the present statement can undo it, and run it again."""
-        self.naps = self.napped = 0
-        """How often the statement has slept before, and how many of these times have come up again."""
-        self._journal: list[tuple[int, Key, Hold, bool]] = []
-        """What the present statement has taken (True) and let go."""
-        self.freed: Callable[[int], object] = lambda number: None
-        """Told of each session that may have what it waits for now."""
+        self._holds: dict[LockKey, dict[int, list[Hold]]] = {}
+        self._session_keys: dict[int, dict[LockKey, None]] = {}
+        """Keys that each session holds."""
+        self._queues: dict[LockKey, list[tuple[int, str]]] = {}
+        self._requests: dict[int, LockRequest] = {}
+        self.can_suspend = False
+        """Whether the current statement can be undone and run again."""
+        self.sleeps = self.sleeps_passed = 0
+        """Number of completed pg_sleep calls of the statement, and of those that this run has passed again.
+        """
+        self._journal: list[tuple[int, LockKey, Hold, bool]] = []
+        """Locks that the statement has acquired (True) and released."""
+        self.on_available: Callable[[int], object] = lambda number: None
+        """Called with each session whose requested lock may be available."""
 
-    # Taking
+    # Acquire and release
 
-    def take(self, engine: LockHost, wish: Wish, *, until_end: bool, waits: bool) -> bool:
-        """Take a lock for who asks; False if that cannot be now, or, with ``waits``, Waiting or an error."""
+    def acquire(self, engine: LockHost, request: LockRequest, *, until_end: bool, blocks: bool) -> bool:
+        """Acquire a lock. If it is not available return False, or with ``blocks`` raise Waiting or an error.
+
+        With ``add_local`` the lock ends with the transaction, otherwise with the session.
+        """
         number = engine.catalog.asker.number
-        if self.blockers(number, wish):
-            if not waits:
+        if self.blockers(number, request):
+            if not blocks:
                 return False
-            self.wait_for(engine, wish)
-        self._leave(number)
-        if until_end and engine.transactions.idle:
-            return True  # until the end of the statement, while which nobody else is asked
-        depth = engine.transactions.depth if until_end else FOREVER
-        self._add(number, wish.key, (wish.mode, depth))
-        self._note(number, wish.key, (wish.mode, depth), taken=True)
+            self.suspend(engine, request)
+        self._dequeue(number)
+        if until_end and engine.transactions.is_idle:
+            return True  # held until the end of the statement, during which no other session runs
+        depth = engine.transactions.depth if until_end else SESSION_LEVEL
+        self._add(number, request.key, (request.mode, depth))
+        self._log(number, request.key, (request.mode, depth), is_acquired=True)
         if until_end:
-            engine.transactions.locks = Own(self, number)
+            engine.transactions.locks = TransactionLocks(self, number)
         return True
 
-    def wait_for(self, engine: LockHost, wish: Wish) -> NoReturn:
-        """Have the present statement wait for what it cannot have; an error if it cannot wait."""
-        self._check_waiting(engine)
-        raise Waiting(wish)
+    def suspend(self, engine: LockHost, request: LockRequest) -> NoReturn:
+        """Suspend the statement until a lock is available; an error if it cannot be suspended."""
+        self._check_can_suspend(engine)
+        raise WaitRequest(request)
 
-    def let_go(self, number: int, wish: Wish) -> bool:
-        """Let go of a lock once that was taken for the session; whether it was held."""
-        holds = self._held.get(wish.key, {}).get(number, [])
-        one = (wish.mode, FOREVER)
-        if one not in holds:
+    def unlock(self, number: int, request: LockRequest) -> bool:
+        """Release a session-level lock once; return whether it was held."""
+        holds = self._holds.get(request.key, {}).get(number, [])
+        hold = (request.mode, SESSION_LEVEL)
+        if hold not in holds:
             return False
-        self._remove(number, wish.key, one)
-        self._note(number, wish.key, one, taken=False)
-        self._tell(wish.key)
+        self._remove(number, request.key, hold)
+        self._log(number, request.key, hold, is_acquired=False)
+        self._signal_available(request.key)
         return True
 
-    def let_all_go(self, number: int) -> None:
-        """Let go of all that was taken for the session."""
-        for key in list(self._keys.get(number, ())):
-            for one in [one for one in self._held[key][number] if one[1] == FOREVER]:
-                self._remove(number, key, one)
-                self._note(number, key, one, taken=False)
-            self._tell(key)
+    def unlock_all(self, number: int) -> None:
+        """Release all session-level locks of a session."""
+        for key in list(self._session_keys.get(number, ())):
+            for hold in [one for one in self._holds[key][number] if one[1] == SESSION_LEVEL]:
+                self._remove(number, key, hold)
+                self._log(number, key, hold, is_acquired=False)
+            self._signal_available(key)
 
-    def end(self, number: int, least: int = 0) -> None:
-        """Let go of what a transaction has taken since it had so many savepoints."""
-        for key in list(self._keys.get(number, ())):
-            gone = [one for one in self._held[key][number] if one[1] >= least]
-            for one in gone:
-                self._remove(number, key, one)
-            if gone:
-                self._tell(key)
+    def end_block(self, number: int, depth: int = 0) -> None:
+        """Release the locks that a transaction acquired at savepoint depth ``depth`` or deeper."""
+        for key in list(self._session_keys.get(number, ())):
+            released = [one for one in self._holds[key][number] if one[1] >= depth]
+            for hold in released:
+                self._remove(number, key, hold)
+            if released:
+                self._signal_available(key)
 
-    def release(self, number: int, place: int) -> None:
-        """What a transaction has taken after a savepoint, of that number, is as if it had been before."""
-        for key in self._keys.get(number, ()):
-            holders = self._held[key]
-            holders[number] = [(mode, min(depth, place)) for mode, depth in holders[number]]
+    def release_savepoint(self, number: int, target_depth: int) -> None:
+        """Merge the locks of a savepoint into the enclosing one (RELEASE)."""
+        for key in self._session_keys.get(number, ()):
+            holders = self._holds[key]
+            holders[number] = [(mode, min(depth, target_depth)) for mode, depth in holders[number]]
 
-    def forget(self, number: int) -> None:
-        """A session is over."""
-        self._leave(number)
-        self.end(number, FOREVER)
+    def end_session(self, number: int) -> None:
+        """Release all locks of a session and drop its request."""
+        self._dequeue(number)
+        self.end_block(number, SESSION_LEVEL)
 
-    def _add(self, number: int, key: Key, one: Hold) -> None:
-        self._held.setdefault(key, {}).setdefault(number, []).append(one)
-        self._keys.setdefault(number, {})[key] = None
+    def _add(self, number: int, key: LockKey, hold: Hold) -> None:
+        self._holds.setdefault(key, {}).setdefault(number, []).append(hold)
+        self._session_keys.setdefault(number, {})[key] = None
 
-    def _remove(self, number: int, key: Key, one: Hold) -> None:
-        holders = self._held[key]
-        holders[number].remove(one)
+    def _remove(self, number: int, key: LockKey, hold: Hold) -> None:
+        holders = self._holds[key]
+        holders[number].remove(hold)
         if not holders[number]:
             del holders[number]
-            del self._keys[number][key]
-            if not self._keys[number]:
-                del self._keys[number]
+            del self._session_keys[number][key]
+            if not self._session_keys[number]:
+                del self._session_keys[number]
         if not holders:
-            del self._held[key]
+            del self._holds[key]
 
-    def _check_waiting(self, engine: LockHost) -> None:
-        """An error if the present statement cannot wait."""
-        if not self.suspends:
-            raise NoLockError("could not obtain lock: a session has it", hint="wait in a session")
+    def _check_can_suspend(self, engine: LockHost) -> None:
+        if not self.can_suspend:
+            raise LockNotAvailableError(
+                "could not obtain lock: another session holds it", hint="wait in a session"
+            )
 
-    # What a statement has done, which is undone if it has to wait
+    # Statements, whose locks are undone if they have to wait
 
-    def begin(self, engine: LockHost, naps: int) -> None:
-        """A statement begins whose work can be done again, after so many naps."""
-        self.suspends = True
-        self.naps, self.napped = naps, 0
-
-    @property
-    def untouched(self) -> bool:
-        """Whether the present statement can be undone, and has neither taken a lock nor let one go."""
-        return self.suspends and not self._journal
+    def begin_statement(self, engine: LockHost, sleeps: int) -> None:
+        """Begin a statement that can run again, after ``sleeps`` completed sleeps."""
+        self.can_suspend = True
+        self.sleeps, self.sleeps_passed = sleeps, 0
 
     @property
-    def progress(self) -> tuple[int, int]:
-        """What is known of the present statement, for :meth:`go_on` with it after another one."""
-        return self.naps, self.napped
+    def is_untouched(self) -> bool:
+        """Whether the statement can be undone, and has neither acquired nor released a lock."""
+        return self.can_suspend and not self._journal
 
-    def go_on(self, progress: tuple[int, int]) -> None:
-        """Go on with a statement whose work can be done again."""
-        self.suspends = True
-        self.naps, self.napped = progress
+    @property
+    def sleep_progress(self) -> tuple[int, int]:
+        """State of the statement for :meth:`resume_statement`."""
+        return self.sleeps, self.sleeps_passed
 
-    def over(self) -> None:
-        """It is over."""
-        self.suspends = False
+    def resume_statement(self, progress: tuple[int, int]) -> None:
+        """Continue a statement after another one has run."""
+        self.can_suspend = True
+        self.sleeps, self.sleeps_passed = progress
+
+    def end_statement(self) -> None:
+        """End the statement and keep its locks."""
+        self.can_suspend = False
         self._journal.clear()
 
-    def undo(self) -> None:
-        """Have locks be as they were before the present statement."""
-        for number, key, one, taken in reversed(self._journal):
-            if taken and one in self._held.get(key, {}).get(number, []):
-                self._remove(number, key, one)
-                self._tell(key)
-            elif not taken:
-                self._add(number, key, one)
-        self.over()
+    def undo_statement(self) -> None:
+        """Restore the locks as of the begin of the statement."""
+        for number, key, hold, is_acquired in reversed(self._journal):
+            if is_acquired and hold in self._holds.get(key, {}).get(number, []):
+                self._remove(number, key, hold)
+                self._signal_available(key)
+            elif not is_acquired:
+                self._add(number, key, hold)
+        self.end_statement()
 
     def sleep(self, seconds: float) -> None:
-        """Have the present statement wait, unless it has done so."""
-        if self.napped == self.naps:
-            raise Waiting(None, seconds, naps=True)
-        self.napped += 1
+        """Suspend the statement for some seconds, unless this call has already slept."""
+        if self.sleeps_passed == self.sleeps:
+            raise WaitRequest(None, seconds, is_sleeping=True)
+        self.sleeps_passed += 1
 
-    def _note(self, number: int, key: Key, one: Hold, *, taken: bool) -> None:
-        if self.suspends:
-            self._journal.append((number, key, one, taken))
+    def _log(self, number: int, key: LockKey, hold: Hold, *, is_acquired: bool) -> None:
+        if self.can_suspend:
+            self._journal.append((number, key, hold, is_acquired))
 
     # Waiting
 
-    def wait(self, number: int, wish: Wish) -> None:
-        """Have a session wait for a lock; DeadlockError if those who have it wait for the session."""
-        before = self._wishes.get(number)
-        if before != wish:
-            self._leave(number)
-            self._queue(number, wish)
-        circle = self._circle(number)
+    def enqueue(self, number: int, request: LockRequest) -> None:
+        """Queue a request of a session; DeadlockError if that closes a cycle."""
+        before = self._requests.get(number)
+        if before != request:
+            self._dequeue(number)
+            self._queue(number, request)
+        circle = self._find_cycle(number)
         if circle:
-            self._leave(number)
+            self._dequeue(number)
             raise DeadlockError(circle)
 
-    def _queue(self, number: int, wish: Wish) -> None:
+    def _queue(self, number: int, wish: LockRequest) -> None:
         self._queues.setdefault(wish.key, []).append((number, wish.mode))
-        self._wishes[number] = wish
+        self._requests[number] = wish
 
-    def _circle(self, number: int) -> list[Waits]:
-        """The sessions that wait for each other, from one on; nothing if that is not so."""
-        before: dict[int, int] = {}
+    def _find_cycle(self, number: int) -> list[WaitEdge]:
+        """Return the deadlock cycle through a session; empty if there is none."""
+        waiter: dict[int, int] = {}
         """Who waits for each session that has been seen."""
-        ahead = [(one, number) for one in self.blockers(number, self._wishes[number])]
+        ahead = [(one, number) for one in self.blockers(number, self._requests[number])]
         while ahead:
-            one, waits = ahead.pop()
-            if one == number:
-                found = [Waits(waits, self._wishes[waits], number)]
+            blocker, waits = ahead.pop()
+            if blocker == number:
+                found = [WaitEdge(waits, self._requests[waits], number)]
                 while (last := found[-1].number) != number:
-                    found.append(Waits(before[last], self._wishes[before[last]], last))
+                    found.append(WaitEdge(waiter[last], self._requests[waiter[last]], last))
                 return found[::-1]
-            if one not in before:
-                before[one] = waits
-                if one in self._wishes:
-                    ahead += [(other, one) for other in self.blockers(one, self._wishes[one])]
+            if blocker not in waiter:
+                waiter[blocker] = waits
+                if blocker in self._requests:
+                    ahead += [(other, blocker) for other in self.blockers(blocker, self._requests[blocker])]
         return []
 
-    def event(self, number: int) -> str:
-        """What a session waits for, as ``pg_stat_activity`` calls it; nothing if it waits for no lock."""
-        wish = self._wishes.get(number)
-        if wish is None:
+    def wait_event(self, number: int) -> str:
+        """Return a session's lock event for ``pg_stat_activity``; empty if it waits for no lock."""
+        request = self._requests.get(number)
+        if request is None:
             return ""
-        if not isinstance(wish.key[0], str):
+        if not isinstance(request.key[0], str):
             return "advisory"
-        if len(wish.key) == 1:
+        if len(request.key) == 1:
             return "relation"
-        return "transactionid" if self._queues[wish.key][0][0] == number else "tuple"
+        return "transactionid" if self._queues[request.key][0][0] == number else "tuple"
 
-    def give_up(self, number: int) -> None:
-        """A session waits no more."""
-        self._leave(number)
+    def cancel_request(self, number: int) -> None:
+        """Drop a session's request."""
+        self._dequeue(number)
 
-    def _leave(self, number: int) -> None:
-        wish = self._wishes.pop(number, None)
+    def _dequeue(self, number: int) -> None:
+        wish = self._requests.pop(number, None)
         if wish is None:
             return
         queue = self._queues[wish.key]
         queue.remove((number, wish.mode))
         if not queue:
             del self._queues[wish.key]
-        self._tell(wish.key)
+        self._signal_available(wish.key)
 
-    def blockers(self, number: int, wish: Wish) -> set[int]:
-        """The sessions that have to let go, or come first, before one can have a lock."""
-        conflicts = CONFLICTS[wish.mode]
+    def blockers(self, number: int, request: LockRequest) -> set[int]:
+        """Return the sessions that hold a conflicting lock or are ahead in the queue."""
+        conflicts = CONFLICTS[request.mode]
         found = {
             one
-            for one, holds in self._holders(wish.key).items()
-            if one != number and any(self._excludes(one, mode, wish) for mode, _ in holds)
+            for one, holds in self._holders(request.key).items()
+            if one != number and any(self._conflicts(one, mode, request) for mode, _ in holds)
         }
-        if number in self._held.get(wish.key, ()):
+        if number in self._holds.get(request.key, ()):
             return found
-        for one, mode in self._queues.get(wish.key, ()):
-            if one == number:
+        for other, mode in self._queues.get(request.key, ()):
+            if other == number:
                 break
             if mode in conflicts:
-                found.add(one)
+                found.add(other)
         return found
 
-    def _excludes(self, holder: int, mode: str, wish: Wish) -> bool:
-        """Whether who holds a lock in a mode keeps others from having it."""
-        return mode in CONFLICTS[wish.mode]
+    def _conflicts(self, holder: int, mode: str, request: LockRequest) -> bool:
+        """Whether a held mode conflicts with a request."""
+        return mode in CONFLICTS[request.mode]
 
-    def _holders(self, key: Key) -> Mapping[int, Sequence[Hold]]:
-        return self._held.get(key, {})
+    def _holders(self, key: LockKey) -> Mapping[int, Sequence[Hold]]:
+        return self._holds.get(key, {})
 
-    def _tell(self, key: Key) -> None:
-        """Tell those who can have a lock now."""
+    def _signal_available(self, key: LockKey) -> None:
+        """Call ``on_available`` for the requests that no session blocks."""
         for number, mode in list(self._queues.get(key, ())):
-            if not self.blockers(number, Wish(key, mode)):
-                self.freed(number)
+            if not self.blockers(number, LockRequest(key, mode)):
+                self.on_available(number)
 
-    # Looking
+    # Inspection
 
-    def alone(self, number: int) -> bool:
-        """Whether no other session holds anything, or waits for it."""
-        return all(one == number for one in self._keys) and all(one == number for one in self._wishes)
+    def is_only_session(self, number: int) -> bool:
+        """Whether no other session holds or requests a lock."""
+        return all(session == number for session in self._session_keys) and all(
+            session == number for session in self._requests
+        )
 
-    def listed(self) -> Iterator[tuple[Key, int, str, bool]]:
-        """The key, the session, the mode, and whether it has it or waits for it."""
-        for key, holders in self._held.items():
+    def list_locks(self) -> Iterator[tuple[LockKey, int, str, bool]]:
+        """Yield the key, the session, the mode, and whether it is granted, of each lock and request."""
+        for key, holders in self._holds.items():
             for number, holds in holders.items():
                 for mode in sorted({mode for mode, _ in holds}):
                     yield key, number, mode, True
-        for number, wish in self._wishes.items():
+        for number, wish in self._requests.items():
             yield wish.key, number, wish.mode, False
 
     def __len__(self) -> int:
-        """How many are held or waited for."""
-        return len(self._held) + len(self._queues)
+        """Number of locks held and requested."""
+        return len(self._holds) + len(self._queues)
 
 
-def _named(key: Key) -> str:
-    """What is locked, in words."""
+def _describe(key: LockKey) -> str:
     if not isinstance(key[0], str):
         return f"advisory lock [{','.join(map(str, key))}]"
     name = key[0].rpartition(".")[2]
     return f'relation "{name}"' if len(key) == 1 else f'row {key[1]} of relation "{name}"'
 
 
-class Own(NamedTuple):
+class TransactionLocks(NamedTuple):
     """The locks of one session's transaction."""
 
     locks: Locks
     number: int
 
-    def end(self, least: int) -> None:
-        """See Locks."""
-        self.locks.end(self.number, least)
+    def end_block(self, depth: int) -> None:
+        """Release the locks of savepoint depth ``least`` or deeper."""
+        self.locks.end_block(self.number, depth)
 
-    def release(self, place: int) -> None:
-        """See Locks."""
-        self.locks.release(self.number, place)
+    def release_savepoint(self, target_depth: int) -> None:
+        """Merge the locks of a savepoint into the enclosing one."""
+        self.locks.release_savepoint(self.number, target_depth)
 
 
 Words = NDArray[np.int64]
-FEW: Final = 1_000
-"""So many rows of a table that a transaction has changed are locked one by one; of more the array is kept."""
+MAX_ROWS_LOCKED_SINGLY: Final = 1_000
+"""Up to this number of changed rows per table are locked one by one; for more, the array is kept."""
 
 
-class Part(Protocol):
-    """What a transaction has changed in one table."""
+class TableChanges(Protocol):
+    """The changes of a transaction in one table."""
 
     @property
     def table(self) -> str: ...
@@ -441,315 +450,327 @@ class Part(Protocol):
     def words(self) -> Words: ...
 
 
-class Many(NamedTuple):
-    """Rows that are locked together, in order of their rowids."""
+class LockedRows(NamedTuple):
+    """Rows with the same lock, in order of rowids."""
 
     rowids: Words
     hold: Hold
 
 
-class RowLocks(Locks):
-    """All locks of one database."""
+class LockManager(Locks):
+    """All locks of one database: advisory, table and row locks."""
 
     def __init__(self, engine: LockHost) -> None:
         super().__init__()
         self._engine = engine
-        self._rows: dict[str, dict[int, None]] = {}
-        """The rows of each table that are locked one by one."""
-        self._many: dict[str, dict[int, list[Many]]] = {}
-        self._strong: dict[Key, int] = {}
-        """The tables that are locked, or waited for, in strong modes, and how often."""
-        self._changes: dict[int, Sequence[Sequence[Part]]] = {}
-        """What open transactions have changed, as far as others may have seen that it is locked."""
+        self._single_rows: dict[str, dict[int, None]] = {}
+        """Rows of each table that are locked one by one."""
+        self._row_sets: dict[str, dict[int, list[LockedRows]]] = {}
+        self._strong_tables: dict[LockKey, int] = {}
+        """Number of locks and requests in strong modes, by table."""
+        self._changes: dict[int, Sequence[Sequence[TableChanges]]] = {}
+        """Changes of open transactions that are swapped out."""
 
-    # What is held
+    # Bookkeeping
 
-    def _add(self, number: int, key: Key, one: Hold) -> None:
-        super()._add(number, key, one)
+    def _add(self, number: int, key: LockKey, hold: Hold) -> None:
+        super()._add(number, key, hold)
         table, *rowid = key
         if isinstance(table, str) and rowid:
-            self._rows.setdefault(table, {})[int(rowid[0])] = None
-            self._watch()
+            self._single_rows.setdefault(table, {})[int(rowid[0])] = None
+            self._update_hook()
         else:
-            self._count(key, one[0], 1)
+            self._count_strong(key, hold[0], 1)
 
-    def _count(self, key: Key, mode: str, more: int) -> None:
-        """Who changes a table asks first while it is locked in a strong mode, or somebody waits for that."""
-        if mode not in STRONG or not isinstance(key[0], str) or len(key) > 1:
+    def _count_strong(self, key: LockKey, mode: str, delta: int) -> None:
+        """Count locks and requests of a table in strong modes, during which changes need a check."""
+        if mode not in STRONG_TABLE_MODES or not isinstance(key[0], str) or len(key) > 1:
             return
-        count = self._strong.get(key, 0) + more
+        count = self._strong_tables.get(key, 0) + delta
         if count:
-            self._strong[key] = count
+            self._strong_tables[key] = count
         else:
-            del self._strong[key]
-        self._watch()
+            del self._strong_tables[key]
+        self._update_hook()
 
-    def _queue(self, number: int, wish: Wish) -> None:
+    def _queue(self, number: int, wish: LockRequest) -> None:
         super()._queue(number, wish)
-        self._count(wish.key, wish.mode, 1)
+        self._count_strong(wish.key, wish.mode, 1)
 
-    def _leave(self, number: int) -> None:
-        wish = self._wishes.get(number)
+    def _dequeue(self, number: int) -> None:
+        wish = self._requests.get(number)
         if wish is not None:
-            self._count(wish.key, wish.mode, -1)
-        super()._leave(number)
+            self._count_strong(wish.key, wish.mode, -1)
+        super()._dequeue(number)
 
-    def _remove(self, number: int, key: Key, one: Hold) -> None:
-        super()._remove(number, key, one)
+    def _remove(self, number: int, key: LockKey, hold: Hold) -> None:
+        super()._remove(number, key, hold)
         table, *rowid = key
         if isinstance(table, str) and rowid:
-            if key not in self._held:
-                rows = self._rows[table]
+            if key not in self._holds:
+                rows = self._single_rows[table]
                 del rows[int(rowid[0])]
                 if not rows:
-                    del self._rows[table]
+                    del self._single_rows[table]
         else:
-            self._count(key, one[0], -1)
-        self._watch()
+            self._count_strong(key, hold[0], -1)
+        self._update_hook()
 
-    def _watch(self) -> None:
-        """Be asked before changes while there is something to be asked for."""
-        held = bool(self._rows or self._many or self._strong)
-        if held != bool(self._engine.tables.watching):
-            self._engine.tables.watching[:] = [self.changing] if held else []
+    def _update_hook(self) -> None:
+        """Install the change hook while there is something to check."""
+        is_needed = bool(self._single_rows or self._row_sets or self._strong_tables)
+        if is_needed != bool(self._engine.tables.change_hooks):
+            self._engine.tables.change_hooks[:] = [self.check_change] if is_needed else []
 
-    def _holders(self, key: Key) -> Mapping[int, Sequence[Hold]]:
+    def _holders(self, key: LockKey) -> Mapping[int, Sequence[Hold]]:
         held = super()._holders(key)
-        many = self._many.get(str(key[0])) if self._many and len(key) > 1 else None
+        many = self._row_sets.get(str(key[0])) if self._row_sets and len(key) > 1 else None
         if not many:
             return held
         found = {number: list(holds) for number, holds in held.items()}
         for number, sets in many.items():
-            for one in sets:
-                if _has(one.rowids, int(key[1])):
-                    found.setdefault(number, []).append(one.hold)
+            for row_set in sets:
+                if _contains(row_set.rowids, int(key[1])):
+                    found.setdefault(number, []).append(row_set.hold)
         return found
 
-    def blockers(self, number: int, wish: Wish) -> set[int]:
-        """As in Postgres, who can share a row with those who have it goes before who waits for it."""
-        if len(wish.key) > 1 and isinstance(wish.key[0], str):
-            holders = self._holders(wish.key).items()
-            others = ((one, mode) for one, holds in holders if one != number for mode, _ in holds)
-            if not any(self._excludes(one, mode, wish) for one, mode in others):
+    def blockers(self, number: int, request: LockRequest) -> set[int]:
+        """As in Postgres, a request that conflicts with no holder goes ahead of those that wait."""
+        if len(request.key) > 1 and isinstance(request.key[0], str):
+            holders = self._holders(request.key).items()
+            others = ((other, mode) for other, holds in holders if other != number for mode, _ in holds)
+            if not any(self._conflicts(other, mode, request) for other, mode in others):
                 return set()
-        return super().blockers(number, wish)
+        return super().blockers(number, request)
 
-    def _excludes(self, holder: int, mode: str, wish: Wish) -> bool:
-        if mode == CHANGED and wish.mode == KEY_SHARE:
-            return not self._keeps_keys(holder, str(wish.key[0]), int(wish.key[1]))
-        return super()._excludes(holder, mode, wish)
+    def _conflicts(self, holder: int, mode: str, request: LockRequest) -> bool:
+        if mode == CHANGED and request.mode == KEY_SHARE:
+            return not self._keeps_keys(holder, str(request.key[0]), int(request.key[1]))
+        return super()._conflicts(holder, mode, request)
 
     def _keeps_keys(self, number: int, table: str, rowid: int) -> bool:
-        """Whether a row that a transaction has changed has the keys still that it had."""
-        keys = self._keys_of(table)
+        """Whether a changed row still has its former keys."""
+        keys = self._key_columns(table)
         old = self._engine.executor.fetch(table, np.array([rowid], np.int64))[keys]
         for part in (
             part for parts in self._changes.get(number, ()) for part in parts if part.table == table
         ):
             if rowid in part.deleted:
-                same = np.flatnonzero((part.words[keys] == old).all(axis=0))
-                if not same.size:
+                matches = np.flatnonzero((part.words[keys] == old).all(axis=0))
+                if not matches.size:
                     return False
-                rowid = int(part.inserted[same[0]])
+                rowid = int(part.inserted[matches[0]])
         return True
 
-    def _keys_of(self, table: str) -> list[int]:
-        """The columns that rows of a table are told apart by."""
+    def _key_columns(self, table: str) -> list[int]:
+        """Return the columns of all keys of a table."""
         entry = self._engine.catalog.entries[table.lower()]
         assert isinstance(entry, TableEntry)
         names = [name.lower() for name in entry.schema.names]
         keys = {*entry.schema.primary_key}
-        keys.update(names.index(one.lower()) for key in entry.constraints.uniques for one in key.columns)
+        keys.update(
+            names.index(column.lower()) for key in entry.constraints.uniques for column in key.columns
+        )
         return sorted(keys)
 
-    def end(self, number: int, least: int = 0) -> None:
-        """See Locks."""
-        super().end(number, least)
-        if least <= 0:
+    def end_block(self, number: int, depth: int = 0) -> None:
+        """Release the locks of a transaction, also of row sets; see :meth:`Locks.end_transaction`."""
+        super().end_block(number, depth)
+        if depth <= 0:
             self._changes.pop(number, None)
-        for table in [table for table, holders in self._many.items() if number in holders]:
-            holders = self._many[table]
-            holders[number] = [one for one in holders[number] if one.hold[1] < least]
+        for table in [table for table, holders in self._row_sets.items() if number in holders]:
+            holders = self._row_sets[table]
+            holders[number] = [row_set for row_set in holders[number] if row_set.hold[1] < depth]
             if not holders[number]:
                 del holders[number]
             if not holders:
-                del self._many[table]
+                del self._row_sets[table]
             for key in [key for key in self._queues if key[0] == table]:
-                self._tell(key)
-        self._watch()
+                self._signal_available(key)
+        self._update_hook()
 
-    def release(self, number: int, place: int) -> None:
-        """See Locks."""
-        super().release(number, place)
-        for holders in self._many.values():
+    def release_savepoint(self, number: int, target_depth: int) -> None:
+        """Merge the locks of a savepoint, also of row sets, into the enclosing one."""
+        super().release_savepoint(number, target_depth)
+        for holders in self._row_sets.values():
             if number in holders:
                 kept = holders[number]
-                holders[number] = [Many(one.rowids, (one.hold[0], min(one.hold[1], place))) for one in kept]
+                holders[number] = [
+                    LockedRows(row_set.rowids, (row_set.hold[0], min(row_set.hold[1], target_depth)))
+                    for row_set in kept
+                ]
 
-    # What transactions have changed
+    # Changes of transactions
 
-    def parked(self, number: int, segments: Sequence[Sequence[Part]]) -> bool:
-        """Lock what a transaction has changed, which no table has now; parts by savepoints, oldest first."""
+    def lock_swapped_changes(self, number: int, segments: Sequence[Sequence[TableChanges]]) -> bool:
+        """Lock the rows of a transaction's changes, which are swapped out; return whether it holds any lock.
+
+        ``segments`` are the changes by savepoint, oldest first.
+        """
         if number in self._changes or any(segments):
             self._changes[number] = segments
         own: dict[str, list[Words]] = {}
         for depth, parts in enumerate(segments):
             for part in parts:
-                self._once(number, (part.table,), (ROW_EXCLUSIVE, depth))
-                gone = part.deleted
+                self._add_once(number, (part.table,), (ROW_EXCLUSIVE, depth))
+                deleted = part.deleted
                 for inserted in own.get(part.table, ()):
-                    gone = gone[~np.isin(gone, inserted)]
-                if gone.size > FEW:
-                    self._add_many(number, part.table, np.sort(gone), (CHANGED, depth))
+                    deleted = deleted[~np.isin(deleted, inserted)]
+                if deleted.size > MAX_ROWS_LOCKED_SINGLY:
+                    self._add_row_set(number, part.table, np.sort(deleted), (CHANGED, depth))
                 else:
-                    for rowid in gone.tolist():
-                        self._once(number, (part.table, rowid), (CHANGED, depth))
+                    for rowid in deleted.tolist():
+                        self._add_once(number, (part.table, rowid), (CHANGED, depth))
             for part in parts:
                 own.setdefault(part.table, []).append(part.inserted)
-        return number in self._keys
+        return number in self._session_keys
 
-    def _once(self, number: int, key: Key, one: Hold) -> None:
-        if one not in self._held.get(key, {}).get(number, ()):
-            self._add(number, key, one)
+    def _add_once(self, number: int, key: LockKey, hold: Hold) -> None:
+        if hold not in self._holds.get(key, {}).get(number, ()):
+            self._add(number, key, hold)
 
-    def _add_many(self, number: int, table: str, rowids: Words, hold: Hold) -> None:
-        """They may be other ones than they were: what was locked before, and is not among them, stays so."""
-        sets = self._many.setdefault(table, {}).setdefault(number, [])
-        before = next((one for one in sets if one.hold == hold), None)
+    def _add_row_set(self, number: int, table: str, rowids: Words, hold: Hold) -> None:
+        """Add rows to the set with the same hold."""
+        sets = self._row_sets.setdefault(table, {}).setdefault(number, [])
+        before = next((row_set for row_set in sets if row_set.hold == hold), None)
         if before is not None:
             sets.remove(before)
             rowids = np.union1d(before.rowids, rowids)
-        sets.append(Many(rowids, hold))
-        self._watch()
+        sets.append(LockedRows(rowids, hold))
+        self._update_hook()
 
-    # Who is about to change something
+    # Changes of the current statement
 
-    def changing(self, table: str, rowids: Words | None, words: Words | None) -> None:
-        """Have the present statement wait if others have what it is about to change."""
+    def check_change(self, table: str, rowids: Words | None, words: Words | None) -> None:
+        """Suspend the statement if other sessions have locked what it is about to change."""
         engine = self._engine
-        if self._strong:
-            wish = Wish((table,), ROW_EXCLUSIVE)
-            if self.blocked(wish):
-                self._check_suspends(wish, table)
-                self.wait_for(engine, wish)
+        if self._strong_tables:
+            request = LockRequest((table,), ROW_EXCLUSIVE)
+            if self.is_blocked(request):
+                self._check_can_suspend_for(request, table)
+                self.suspend(engine, request)
         if rowids is None:
             return
-        locked = self.locked(table, rowids)
+        locked = self.find_locked(table, rowids)
         for rowid in locked:
-            wish = Wish((table, rowid), UPDATE if words is None else self._mode(table, rowid, rowids, words))
-            if self.blocked(wish):
-                self._check_suspends(wish, table)
-                self.hold(Wish((table,), ROW_EXCLUSIVE))
+            request = LockRequest(
+                (table, rowid), UPDATE if words is None else self._update_mode(table, rowid, rowids, words)
+            )
+            if self.is_blocked(request):
+                self._check_can_suspend_for(request, table)
+                self.hold(LockRequest((table,), ROW_EXCLUSIVE))
                 before = rowids[rowids < rowid]
-                for other in before.tolist() if before.size <= FEW else ():
-                    self.hold(Wish((table, other), wish.mode))
-                self.wait_for(engine, wish)
+                for other in before.tolist() if before.size <= MAX_ROWS_LOCKED_SINGLY else ():
+                    self.hold(LockRequest((table, other), request.mode))
+                self.suspend(engine, request)
 
-    def _check_suspends(self, wish: Wish, table: str) -> None:
-        """An error where nobody waits: then nothing is held, either, for which nobody would let go of it."""
-        if not self.suspends:
-            raise refusal(table, row=len(wish.key) > 1, hint="wait in a session")
+    def _check_can_suspend_for(self, request: LockRequest, table: str) -> None:
+        """Raise an error where the statement cannot wait, before any lock is taken."""
+        if not self.can_suspend:
+            raise lock_error(table, is_row=len(request.key) > 1, hint="wait in a session")
 
-    def locked(self, table: str, rowids: Words) -> list[int]:
-        """Those of the rows that anybody has locked, in their order."""
+    def find_locked(self, table: str, rowids: Words) -> list[int]:
+        """Return those of the rows that are locked by any session, ascending."""
         found: set[int] = set()
-        rows = self._rows.get(table)
+        rows = self._single_rows.get(table)
         if rows and rowids.size <= len(rows):
             found.update(rowid for rowid in rowids.tolist() if rowid in rows)
         elif rows:
             here = np.fromiter(rows, np.int64, len(rows))
             found.update(here[np.isin(here, rowids)].tolist())
-        for sets in self._many.get(table, {}).values():
-            for one in sets:
-                found.update(rowids[np.isin(rowids, one.rowids)].tolist())
+        for sets in self._row_sets.get(table, {}).values():
+            for row_set in sets:
+                found.update(rowids[np.isin(rowids, row_set.rowids)].tolist())
         return sorted(found)
 
-    def _mode(self, table: str, rowid: int, rowids: Words, words: Words) -> str:
-        """As what a row is locked that is to become another: KEY SHARE does not mind if its keys stay."""
-        columns = self._keys_of(table)
+    def _update_mode(self, table: str, rowid: int, rowids: Words, words: Words) -> str:
+        """Return the row mode of an update: NO KEY UPDATE if the keys stay the same."""
+        columns = self._key_columns(table)
         old = self._engine.executor.fetch(table, np.array([rowid], np.int64))[columns]
         new = words[columns][:, rowids == rowid]
         return NO_KEY_UPDATE if (old == new).all() else UPDATE
 
-    # Who locks something
+    # Locks for the current session
 
-    def blocked(self, wish: Wish) -> bool:
-        """Whether others keep who asks from having a lock now."""
-        return bool(self.blockers(self._engine.catalog.asker.number, wish))
+    def is_blocked(self, request: LockRequest) -> bool:
+        """Whether other sessions keep the current one from a lock."""
+        return bool(self.blockers(self._engine.catalog.asker.number, request))
 
-    def hold(self, wish: Wish) -> None:
-        """Let who asks have a lock, which nobody keeps it from, until its transaction ends."""
+    def hold(self, request: LockRequest) -> None:
+        """Give the current session an available lock until the end of its transaction."""
         engine = self._engine
         transactions, number = engine.transactions, engine.catalog.asker.number
-        if transactions.idle and not self.suspends:
+        if transactions.is_idle and not self.can_suspend:
             return
-        if number in self._wishes and self._wishes[number].key == wish.key:
-            self._leave(number)
-        self._once(number, wish.key, (wish.mode, transactions.depth))
-        transactions.locks = Own(self, number)
+        if number in self._requests and self._requests[number].key == request.key:
+            self._dequeue(number)
+        self._add_once(number, request.key, (request.mode, transactions.depth))
+        transactions.locks = TransactionLocks(self, number)
 
-    def handed(self, number: int, wish: Wish, transactions: Transactions) -> bool:
-        """Let a session have the row that it waited for; False if others still have it."""
-        if len(wish.key) < 2 or not isinstance(wish.key[0], str):
+    def grant_row(self, number: int, request: LockRequest, transactions: Transactions) -> bool:
+        """Give a session the row lock that it waited for; False if it is still not available."""
+        if len(request.key) < 2 or not isinstance(request.key[0], str):
             return True
-        if self.blockers(number, wish):
+        if self.blockers(number, request):
             return False
-        self._leave(number)
-        self._once(number, wish.key, (wish.mode, transactions.depth))
-        transactions.locks = Own(self, number)
+        self._dequeue(number)
+        self._add_once(number, request.key, (request.mode, transactions.depth))
+        transactions.locks = TransactionLocks(self, number)
         return True
 
     def hold_rows(self, table: str, rowids: Words, mode: str) -> None:
-        """As :meth:`hold`, of rows of a table, in order of their rowids."""
+        """Give the current session locks on rows, in order of rowids; see :meth:`hold`."""
         engine = self._engine
         transactions, number = engine.transactions, engine.catalog.asker.number
-        if transactions.idle and not self.suspends:
+        if transactions.is_idle and not self.can_suspend:
             return
-        if rowids.size > FEW:
-            self._add_many(number, table, rowids, (mode, transactions.depth))
-            transactions.locks = Own(self, number)
+        if rowids.size > MAX_ROWS_LOCKED_SINGLY:
+            self._add_row_set(number, table, rowids, (mode, transactions.depth))
+            transactions.locks = TransactionLocks(self, number)
         else:
             for rowid in rowids.tolist():
-                self.hold(Wish((table, rowid), mode))
+                self.hold(LockRequest((table, rowid), mode))
 
-    def closed_to(self, table: str, mode: str) -> bool:
-        """Whether LOCK TABLE keeps who asks from a table in a mode."""
-        return bool(self._strong) and self.blocked(Wish((table,), mode))
+    def is_table_blocked(self, table: str, mode: str) -> bool:
+        """Whether LOCK TABLE of another session excludes the current one from a mode of a table."""
+        return bool(self._strong_tables) and self.is_blocked(LockRequest((table,), mode))
 
-    def others(self, number: int) -> list[str]:
-        """The tables that sessions other than one have locked, or rows of them."""
-        keys = (key for one, keys in self._keys.items() if one != number for key in keys)
+    def tables_of_others(self, number: int) -> list[str]:
+        """Return the tables in which sessions other than ``number`` hold table or row locks."""
+        keys = (key for session, keys in self._session_keys.items() if session != number for key in keys)
         return sorted({key[0] for key in keys if isinstance(key[0], str)})
 
     @property
-    def strong(self) -> frozenset[Key]:
-        """The tables that LOCK TABLE keeps others from."""
-        return frozenset(self._strong)
+    def strong_tables(self) -> frozenset[LockKey]:
+        """Tables with a lock or a request in a strong mode."""
+        return frozenset(self._strong_tables)
 
     @property
-    def closed(self) -> bool:
-        """Whether there are tables that LOCK TABLE keeps readers from."""
+    def excludes_readers(self) -> bool:
+        """Whether some table is locked in ACCESS EXCLUSIVE mode."""
         return any(
-            mode == CLOSED
-            for key in self._strong
-            for holds in self._held.get(key, {}).values()
+            mode == ACCESS_EXCLUSIVE
+            for key in self._strong_tables
+            for holds in self._holds.get(key, {}).values()
             for mode, _ in holds
         )
 
-    def busy(self, tables: Sequence[str]) -> int:
-        """How many rows of tables are locked at most."""
-        one_by_one = sum(len(self._rows.get(table, ())) for table in tables)
-        many = (self._many.get(table, {}).values() for table in tables)
-        return one_by_one + sum(one.rowids.size for holders in many for sets in holders for one in sets)
+    def count_locked_rows(self, tables: Sequence[str]) -> int:
+        """Return an upper bound of the number of locked rows of tables."""
+        one_by_one = sum(len(self._single_rows.get(table, ())) for table in tables)
+        many = (self._row_sets.get(table, {}).values() for table in tables)
+        return one_by_one + sum(
+            row_set.rowids.size for holders in many for sets in holders for row_set in sets
+        )
 
 
-def refusal(table: str, *, row: bool, hint: str | None = None) -> NoLockError:
-    """The error of what cannot be had at once."""
+def lock_error(table: str, *, is_row: bool, hint: str | None = None) -> LockNotAvailableError:
+    """Return the error for a lock that is not available at once."""
     name = table.rpartition(".")[2]
-    what = f'row in relation "{name}"' if row else f'relation "{name}"'
-    return NoLockError(f"could not obtain lock on {what}", hint=hint)
+    what = f'row in relation "{name}"' if is_row else f'relation "{name}"'
+    return LockNotAvailableError(f"could not obtain lock on {what}", hint=hint)
 
 
-def _has(rowids: Words, rowid: int) -> bool:
+def _contains(rowids: Words, rowid: int) -> bool:
     place = int(np.searchsorted(rowids, rowid))
     return place < rowids.size and int(rowids[place]) == rowid

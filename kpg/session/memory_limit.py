@@ -17,38 +17,38 @@ from kpg.runtime.errors import InterfaceError, NotSupportedError, OperationalErr
 UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 PROCESSES: Final = Path("/proc")
 STATUS: Final = PROCESSES / "self" / "statm"
-SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*")
+SIZE_FORM: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*")
 PAGE: Final = 4096
 GROUPS: Final = Path("/sys/fs/cgroup")
 SETTING: Final = "statement_memory_limit"
 INTERVAL: Final = 0.02
-"""Seconds between two looks at the process's memory."""
+"""Seconds between two measurements of the process's memory."""
 GROWTH: Final = 32 << 20
-"""A step that takes less than this is let through, whatever other steps have left behind."""
+"""Bytes. A step that takes less never fails, whatever memory other steps have left in use."""
 
 
 class OutOfMemoryError(OperationalError):
-    """A statement takes more memory than it may, or than there is."""
+    """A statement needs more memory than the limit or the system allows."""
 
     sqlstate = "53200"
 
 
-def bytes_of(limit: int | str) -> int:
-    """A limit in bytes: a number, or a text such as ``'500 MB'``; InterfaceError if it is neither."""
+def parse_limit(limit: int | str) -> int:
+    """Return a limit in bytes, from a number or a text such as ``'500 MB'``; InterfaceError if malformed."""
     if isinstance(limit, str):
-        found = SIZE.fullmatch(limit.lower())
+        found = SIZE_FORM.fullmatch(limit.lower())
         limit = int(float(found[1]) * UNITS[found[2]]) if found is not None else 0
     if limit <= 0:
         raise InterfaceError("the memory limit is a number of bytes, or a text such as '500 MB' or '2GB'")
     return limit
 
 
-def statement_limit(name: str, text: str, span: Span | None = None) -> int:
-    """A limit for statements in bytes, as SET takes it: with a unit, or in kB; 0 for none.
+def parse_statement_limit(name: str, text: str, span: Span | None = None) -> int:
+    """Return the value of statement_memory_limit in bytes; 0 means no limit. Without a unit it is in kB.
 
-    ProgrammingError if it is neither.
+    Raises ProgrammingError if it is malformed.
     """
-    found = SIZE.fullmatch(text.lower())
+    found = SIZE_FORM.fullmatch(text.lower())
     if found is None:
         error = ProgrammingError(
             f'invalid value for parameter "{name}": "{text}"',
@@ -64,14 +64,14 @@ def statement_limit(name: str, text: str, span: Span | None = None) -> int:
     return limit
 
 
-def in_force(given: str, most: int) -> str:
-    """The limit of statements whose session has set one, up to ``most`` bytes, 0 for no such bound."""
-    own = statement_limit(SETTING, given)
-    return _shown(most) if most and not 0 < own <= most else given
+def effective_limit(setting: str, bound: int) -> str:
+    """Return the limit of a session's statements: its own setting, at most ``bound`` bytes; 0 for no bound."""
+    own = parse_statement_limit(SETTING, setting)
+    return _format_size(bound) if bound and not 0 < own <= bound else setting
 
 
 def machine_bytes(groups: Path = GROUPS) -> int:
-    """The memory that this process may have: of the machine, or of its control group if that has less."""
+    """Return the memory available to this process: that of the machine or of its control group."""
     found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         try:
@@ -83,7 +83,7 @@ def machine_bytes(groups: Path = GROUPS) -> int:
 
 
 def used_bytes(process: int | None = None) -> int:
-    """Memory of a process, or of this one, that is no file's; of one that has ended nothing."""
+    """Return the memory of a process without file-backed pages, by default of this one; 0 if it has ended."""
     place = STATUS if process is None else PROCESSES / str(process) / "statm"
     try:
         resident, of_files = place.read_bytes().split()[1:3]
@@ -93,23 +93,23 @@ def used_bytes(process: int | None = None) -> int:
 
 
 class MemoryWatch:
-    """Called at safe points of a step: OutOfMemoryError once ``used`` tells of more than ``limit`` bytes."""
+    """Watch of a step: OutOfMemoryError at a safe point once ``measure`` returns more than ``limit``."""
 
     def __init__(
-        self, limit: int, used: Callable[[], int] = used_bytes, whose: str = "the process has"
+        self, limit: int, measure: Callable[[], int] = used_bytes, subject: str = "the process has"
     ) -> None:
         if not STATUS.exists():
             raise NotSupportedError("a memory limit is supported on Linux only")
         self._limit = limit
-        self._used = used
-        self._whose = whose
+        self._measure = measure
+        self._subject = subject
         self._next = 0.0
-        self._before = 0
+        self._start_size = 0
 
-    def begin(self) -> None:
-        """Note that a step begins."""
+    def begin_step(self) -> None:
+        """Begin a step."""
         self._next = time.monotonic() + INTERVAL
-        self._before = 0
+        self._start_size = 0
 
     def __call__(self) -> None:
         now = time.monotonic()
@@ -118,17 +118,17 @@ class MemoryWatch:
         self._next = now + INTERVAL
         self._check(0)
 
-    def room(self, wanted: int) -> None:
-        """Raise if so many bytes more were too many."""
-        if wanted >= GROWTH:
-            self._check(wanted)
+    def check_room(self, size: int) -> None:
+        """Raise OutOfMemoryError if ``wanted`` more bytes exceed the limit."""
+        if size >= GROWTH:
+            self._check(size)
 
     def _check(self, wanted: int) -> None:
-        used = self._used()
-        self._before = min(self._before or used, used)
-        if used + wanted > self._limit and used + wanted - self._before >= GROWTH:
+        used = self._measure()
+        self._start_size = min(self._start_size or used, used)
+        if used + wanted > self._limit and used + wanted - self._start_size >= GROWTH:
             raise OutOfMemoryError(
-                f"the memory limit of {self._limit >> 20} MB is reached: {self._whose} {used >> 20} MB"
+                f"the memory limit of {self._limit >> 20} MB is reached: {self._subject} {used >> 20} MB"
                 + (f", and needs {wanted >> 20} MB more" if wanted else ""),
                 hint="a recursion or a join may give rows without end; or raise memory_limit of kpg.connect",
             )
@@ -141,67 +141,67 @@ class WorkerMemory(Protocol):
         """Memory of this process and of the workers on this machine, in bytes."""
 
 
-def watch_of(limit: int | str, workers: WorkerMemory | None) -> MemoryWatch:
-    """What looks at the memory of a database: that of its process, and of its workers' on this machine."""
+def make_watch(limit: int | str, workers: WorkerMemory | None) -> MemoryWatch:
+    """Return the watch of the memory of a database: its process and its workers on this machine."""
     if workers is None:
-        return MemoryWatch(bytes_of(limit))
-    return MemoryWatch(bytes_of(limit), workers.used_bytes, "the process and its workers have")
+        return MemoryWatch(parse_limit(limit))
+    return MemoryWatch(parse_limit(limit), workers.used_bytes, "the process and its workers have")
 
 
 class StatementMemory:
-    """How much a statement may take: OutOfMemoryError once the process has grown by more since it began."""
+    """Memory limit of one statement: OutOfMemoryError once the process has grown by more since its begin."""
 
     def __init__(self) -> None:
-        self.most = 0
-        """What no statement may go beyond, whatever its session has set; 0 for no such limit."""
-        self._limit = self._first = self._used = 0
+        self.bound = 0
+        """Upper bound of every statement's limit in bytes; 0 for none."""
+        self._limit = self._first = self._size = 0
         self._next = 0.0
 
-    def begin(self, given: str) -> None:
-        """A statement begins; ``given`` is what its session has set, if anything."""
-        own = statement_limit(SETTING, given) if given else 0
-        self._limit = min(own or self.most, self.most or own)
+    def begin_step(self, setting: str) -> None:
+        """Begin a statement with its session's setting, which may be empty."""
+        own = parse_statement_limit(SETTING, setting) if setting else 0
+        self._limit = min(own or self.bound, self.bound or own)
         if self._limit:
-            self._look()
-            self._first = self._used
+            self._measure()
+            self._first = self._size
 
     def end(self) -> None:
-        """It is over."""
+        """End the statement."""
         self._limit = 0
 
     def __call__(self) -> None:
-        """Raise if the present statement has taken too much."""
-        if self._limit and self._look():
+        """Raise OutOfMemoryError if the statement exceeds its limit."""
+        if self._limit and self._measure():
             self._check(0)
 
-    def room(self, wanted: int) -> None:
-        """Raise if so many bytes more were too many."""
-        if self._limit and wanted:
-            self._look()
-            self._check(wanted)
+    def check_room(self, size: int) -> None:
+        """Raise OutOfMemoryError if ``wanted`` more bytes exceed the limit."""
+        if self._limit and size:
+            self._measure()
+            self._check(size)
 
     def _check(self, wanted: int) -> None:
-        if (taken := self._used + wanted - self._first) > self._limit:
+        if (growth := self._size + wanted - self._first) > self._limit:
             raise OutOfMemoryError(
-                f"out of memory: the statement takes {_shown(taken)}, and may take {_shown(self._limit)}",
+                f"out of memory: the statement takes {_format_size(growth)}, and may take {_format_size(self._limit)}",
                 hint="a join may lack its condition; SET statement_memory_limit, up to the server's bound",
             )
 
-    def _look(self) -> bool:
-        """Note what the process has, unless that has just been done; whether it was noted."""
+    def _measure(self) -> bool:
+        """Measure the memory of the process, at most once per interval; return whether it did."""
         now = time.monotonic()
         if now < self._next:
             return False
         self._next = now + INTERVAL
-        self._used = used_bytes()
-        self._first = min(self._first, self._used)  # garbage of others goes meanwhile
+        self._size = used_bytes()
+        self._first = min(self._first, self._size)  # garbage of other statements is freed meanwhile
         return True
 
 
-def relieved(error: BaseException) -> BaseException:
-    """An error of a statement; where memory was short, what the statement had is let go of.
+def release_memory(error: BaseException) -> BaseException:
+    """Return the error of a statement; if it is for lack of memory, clear the frames that hold the data.
 
-    Else it would be there for as long as the error is, and as cycles of frames are not looked for.
+    Otherwise the data lives as long as the error, and reference cycles even longer.
     """
     if isinstance(error, MemoryError):
         error = OutOfMemoryError(f"out of memory: {error}", hint="the system gives the process no more")
@@ -216,5 +216,5 @@ def relieved(error: BaseException) -> BaseException:
     return error
 
 
-def _shown(size: int) -> str:
+def _format_size(size: int) -> str:
     return f"{size >> 20} MB" if size >= 1 << 20 else f"{size >> 10} kB"

@@ -9,8 +9,8 @@ from kpg.compiler.catalog.entries import Catalog
 from kpg.runtime.records import dataclass
 
 RANKS: Final = (*(f"DEBUG{n}" for n in range(5, 0, -1)), "DEBUG", "LOG", "NOTICE", "WARNING", "ERROR")
-MOST: Final = 1_000
-"""So many are kept that nobody has asked for."""
+MAX_NOTICES: Final = 1_000
+"""Unread notices that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,79 +23,79 @@ class Notice:
     detail: str | None = None
     hint: str | None = None
     source: tuple[str, int, str] | None = None
-    """File, line and function that say it."""
+    """File, line and function that sent it."""
 
 
-class Notified(Protocol):
+class NoticeHost(Protocol):
     """The members of the engine that notices use."""
 
     @property
     def notices(self) -> list[Notice]:
-        """The notices that no client has read yet."""
+        """Notices that no client has read."""
 
     @property
     def catalog(self) -> Catalog:
         """Names the schemas."""
 
 
-def rank(severity: str) -> int:
-    """How grave messages of a severity are."""
+def severity_rank(severity: str) -> int:
+    """Return the rank of a severity, ascending."""
     return RANKS.index(severity) if severity in RANKS else len(RANKS)
 
 
-def say(engine: Notified, notice: Notice) -> None:
-    """Have whoever runs the statement be told."""
+def send_notice(engine: NoticeHost, notice: Notice) -> None:
+    """Add a notice, with the caller as its source."""
     caller = sys._getframe(1)
     while caller.f_code.co_filename == __file__ and caller.f_back is not None:
         caller = caller.f_back
     source = (caller.f_code.co_filename, caller.f_lineno, caller.f_code.co_name)
     engine.notices.append(replace(notice, source=source))
-    del engine.notices[:-MOST]
+    del engine.notices[:-MAX_NOTICES]
 
 
-def warn(engine: Notified, message: str, state: str = "01000") -> None:
-    """Say a WARNING."""
-    say(engine, Notice("WARNING", message, state))
+def warn(engine: NoticeHost, message: str, state: str = "01000") -> None:
+    """Send a WARNING."""
+    send_notice(engine, Notice("WARNING", message, state))
 
 
-def say_skipped(engine: Notified, fact: str, state: str = "00000") -> None:
-    """Say (NOTICE) why a statement with IF EXISTS or IF NOT EXISTS changes nothing."""
-    say(engine, Notice("NOTICE", f"{fact}, skipping", state))
+def notice_skipped(engine: NoticeHost, fact: str, state: str = "00000") -> None:
+    """Send a NOTICE that a statement with IF EXISTS or IF NOT EXISTS changes nothing."""
+    send_notice(engine, Notice("NOTICE", f"{fact}, skipping", state))
 
 
-def say_present(engine: Notified, name: str) -> None:
-    """Say that a relation of that name is there already."""
-    say_skipped(engine, f'relation "{name.rpartition(".")[2]}" already exists', "42P07")
+def notice_existing(engine: NoticeHost, name: str) -> None:
+    """Send a NOTICE that a relation already exists."""
+    notice_skipped(engine, f'relation "{name.rpartition(".")[2]}" already exists', "42P07")
 
 
-def say_skipped_relation(engine: Notified, name: str) -> None:
-    """Say that the relation that a statement is about does not exist."""
-    say_skipped(engine, f'relation "{name.rpartition(".")[2]}" does not exist')
+def notice_missing_relation(engine: NoticeHost, name: str) -> None:
+    """Send a NOTICE that a relation does not exist."""
+    notice_skipped(engine, f'relation "{name.rpartition(".")[2]}" does not exist')
 
 
-def say_missing(engine: Notified, kind: str, name: str) -> None:
-    """Say that there is no object of a kind and a name, or not even its schema."""
+def notice_missing(engine: NoticeHost, kind: str, name: str) -> None:
+    """Send a NOTICE that an object or its schema does not exist."""
     schema, _, plain = name.rpartition(".")
     if schema and schema.lower() not in engine.catalog.schemas:
-        say_skipped(engine, f'schema "{schema}" does not exist')
+        notice_skipped(engine, f'schema "{schema}" does not exist')
     else:
-        say_skipped(engine, f'{kind} "{plain}" does not exist')
+        notice_skipped(engine, f'{kind} "{plain}" does not exist')
 
 
-def say_missing_type(engine: Notified, name: str) -> None:
-    """Say that there is no type of that name, or not even its schema."""
+def notice_missing_type(engine: NoticeHost, name: str) -> None:
+    """Send a NOTICE that a type or its schema does not exist."""
     schema = name.rpartition(".")[0]
     if schema and schema.lower() not in engine.catalog.schemas:
-        say_skipped(engine, f'schema "{schema}" does not exist')
+        notice_skipped(engine, f'schema "{schema}" does not exist')
     else:
-        say_skipped(engine, f'type "{name}" does not exist')
+        notice_skipped(engine, f'type "{name}" does not exist')
 
 
-def say_cascade(engine: Notified, gone: Sequence[str]) -> None:
-    """Say what CASCADE takes along (NOTICE): objects with their kinds."""
-    lines = [f"drop cascades to {one}" for one in gone]
+def notice_cascade(engine: NoticeHost, dropped: Sequence[str]) -> None:
+    """Send a NOTICE of the objects that CASCADE drops, each with its kind."""
+    lines = [f"drop cascades to {description}" for description in dropped]
     if len(lines) == 1:
-        say(engine, Notice("NOTICE", lines[0]))
+        send_notice(engine, Notice("NOTICE", lines[0]))
     elif lines:
         message = f"drop cascades to {len(lines)} other objects"
-        say(engine, Notice("NOTICE", message, detail="\n".join(lines)))
+        send_notice(engine, Notice("NOTICE", message, detail="\n".join(lines)))

@@ -13,17 +13,17 @@ from typing import Any, Final
 from kpg.runtime.errors import InterfaceError
 
 Notification = Callable[[], object]
-"""A call that tells a listener of a commit."""
+"""A call that notifies a listener of a commit."""
 Handler = Callable[[Exception], object]
-MOST_FAILURES: Final = 10
-"""Calls in a row that a callback may fail before it is called no more."""
+MAX_FAILURES: Final = 10
+"""Consecutive failures after which a callback is unsubscribed."""
 log: Final = logging.getLogger("kpg")
 
 
-class Guarded:
-    """A callback of the user's whose exceptions stay its own.
+class GuardedCallback:
+    """A user's callback whose exceptions do not propagate.
 
-    Each exception is logged and given to ``on_error``. After ``MOST_FAILURES`` failing calls in a row the
+    Each exception is logged and passed to ``on_error``. After ``MAX_FAILURES`` consecutive failures the
     callback is unsubscribed by ``end``.
     """
 
@@ -47,10 +47,10 @@ class Guarded:
         self._end = end
         self._on_error = on_error
         self.failures = 0
-        """The number of the last calls that have failed."""
+        """Number of consecutive failures."""
 
     def __call__(self, *args: Any) -> None:
-        """Call the callback. Raises only what ends the process: KeyboardInterrupt in the main thread."""
+        """Call the callback. Only KeyboardInterrupt and SystemExit in the main thread propagate."""
         try:
             self._callback(*args)
         except BaseException as error:
@@ -62,7 +62,7 @@ class Guarded:
                     self._on_error(failure)
                 except BaseException as second:
                     report(f"the error handler of {self._name}", failure_of(second))
-            if self.failures >= MOST_FAILURES:
+            if self.failures >= MAX_FAILURES:
                 log.error("%s is unsubscribed: its last %d calls failed", self._name, self.failures)
                 self._end()
         else:
@@ -70,10 +70,10 @@ class Guarded:
 
 
 def failure_of(error: BaseException) -> Exception:
-    """The failure of a callback; an exception that has to end the program is raised on.
+    """Return the failure of a callback; raise an exception that has to end the program.
 
-    Ctrl-C arrives in the main thread. In another thread, which serves other sessions too, a callback that
-    raises SystemExit or KeyboardInterrupt has failed like any other.
+    Ctrl-C arrives in the main thread. In any other thread, SystemExit and KeyboardInterrupt count as
+    failures.
     """
     if isinstance(error, Exception):
         return error
@@ -90,7 +90,7 @@ def report(name: str, error: Exception) -> None:
 
 
 class Notifications:
-    """Calls in the order of the commits that they tell of, each with a name for its listener."""
+    """Calls in commit order, each with the name of its listener."""
 
     def __init__(self) -> None:
         self._queue: deque[tuple[str, Notification]] = deque()
@@ -98,17 +98,17 @@ class Notifications:
         self._interrupt: BaseException | None = None
 
     def add(self, notifications: Iterable[tuple[str, Notification]]) -> None:
-        """Queue some, to be delivered by the next :meth:`deliver`."""
+        """Queue notifications for the next :meth:`deliver`."""
         self._queue.extend(notifications)
 
     def interrupt(self, error: BaseException) -> None:
-        """Have :meth:`deliver` raise what came between a commit and its callbacks, Ctrl-C above all."""
+        """Make :meth:`deliver` raise an exception that followed a commit, such as Ctrl-C."""
         self._interrupt = self._interrupt or error
 
     def deliver(self) -> None:
-        """Make all calls in order. Those of a commit that one of them makes wait until it has returned.
+        """Make all calls in order. A nested call returns at once; the outer one delivers its notifications.
 
-        Ctrl-C during a call is raised on after the others were called.
+        Ctrl-C during a call is raised after the remaining calls.
         """
         if (self._queue or self._interrupt is not None) and not self._delivering:
             self._deliver()

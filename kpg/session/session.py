@@ -6,26 +6,31 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kpg.api.result import Result, row_count
-from kpg.api.view import Maintained
-from kpg.compiler.catalog.privileges import FIRST, Asker
-from kpg.compiler.qualified_names import USUAL_PATH
+from kpg.api.result import Result, row_count_result
+from kpg.api.view import MaintainedView
+from kpg.compiler.catalog.privileges import BOOTSTRAP_ROLE, Asker
+from kpg.compiler.qualified_names import DEFAULT_SEARCH_PATH
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parameters import Parameters, is_values
 from kpg.compiler.sql.parse.statements import Savepoint
-from kpg.execute.changes.insert_values import alone
-from kpg.execute.changes.keyed_changes import Keyed, Merged, keyed, row_of
-from kpg.execute.scripts import bound_script, gathers, is_light, outcomes, reading, word_of
+from kpg.execute.changes.insert_values import prepare_single_insert
+from kpg.execute.changes.keyed_changes import (
+    KeyedChange,
+    UpsertRow,
+    encode_single_insert,
+    prepare_keyed_change,
+)
+from kpg.execute.scripts import bind_script, command_of, is_light, may_share_step, outcomes, run_with_external
 from kpg.execute.statements import execute
 from kpg.runtime.errors import InterfaceError, Span, check_argument
 from kpg.runtime.monitor import Monitor
-from kpg.session.cancel import Token
+from kpg.session.cancel import CancelToken
 from kpg.session.channels import Mailbox, Message
-from kpg.session.engine import Engine, Opened, PreparedStatements
-from kpg.session.group_commit import Ready
-from kpg.session.isolation import Isolation, TransactionIsolation, noted
+from kpg.session.engine import Engine, OpenPortal, PreparedStatements
+from kpg.session.group_commit import PreparedInsert
+from kpg.session.isolation import Isolation, TransactionIsolation, apply_isolation_level
 from kpg.session.notices import Notice
-from kpg.session.session_manager import Hub
+from kpg.session.session_manager import SessionManager
 from kpg.session.setting_values import ISOLATION
 from kpg.session.transaction import State, Transactions
 from kpg.session.transaction_swap import Segment
@@ -34,55 +39,57 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 
-Given = TypeVar("Given")
+T = TypeVar("T")
 
 
 class Session:
-    """A transaction, settings and prepared statements of its own.
+    """A session: a transaction, settings and prepared statements of its own.
 
-    What it has not committed nobody else sees. Threads may share a session: each call of it is whole before
-    the next one begins.
+    Other sessions do not see its uncommitted changes. Threads may share a session; its calls run one at
+    a time.
     """
 
-    def __init__(self, hub: Hub, user: str = "kpg") -> None:
-        self.hub = hub
+    def __init__(self, session_manager: SessionManager, user: str = "kpg") -> None:
+        self.session_manager = session_manager
         self.monitor = Monitor()
-        """Held by a call that is more than one statement."""
+        """Held by a call that runs more than one statement."""
         self.user = user
         self.settings = {ISOLATION: Isolation.READ_COMMITTED.value}
-        self.prepared = PreparedStatements()
-        self.portals: Callable[[], list[Opened]] = list
-        """The portals of its client that have names."""
-        self.path: tuple[str, ...] = USUAL_PATH
-        self.token = Token()
-        engine = hub.engine
-        self.transactions = Transactions(engine, engine.notifications.deliver, hub.group)
-        self.parked: list[Segment] | None = None
-        """What its transaction has changed, while that is not in the tables."""
-        self.number = hub.next_number()
-        """By which others know it, as Postgres' process id."""
-        role = user if engine.catalog.rights.find(user) is not None else FIRST
+        self.prepared_statements = PreparedStatements()
+        self.portals: Callable[[], list[OpenPortal]] = list
+        """The named portals of its client."""
+        self.search_path: tuple[str, ...] = DEFAULT_SEARCH_PATH
+        """Schemas in which names are looked up."""
+        self.token = CancelToken()
+        engine = session_manager.engine
+        self.transactions = Transactions(engine, engine.notifications.deliver, session_manager.group_commit)
+        self.pending_segments: list[Segment] | None = None
+        """Changes of its transaction while they are swapped out of the tables."""
+        self.number = session_manager.next_number()
+        """Backend process id, as Postgres calls it."""
+        role = user if engine.catalog.privileges.find_role(user) is not None else BOOTSTRAP_ROLE
         self.asker = Asker(role, role, self.number, role)
-        """Whoever is no role is the one that every database has: who may come in is the server's to know."""
+        """The user's role, or the bootstrap role for unknown users: the server decides who may connect."""
         self.mailbox = self.transactions.mailbox = Mailbox(engine.channels, self.number)
         self.isolation = TransactionIsolation(
-            self.transactions, hub.snapshots, self.settings, lambda: engine.executor.has_pending
+            self.transactions, session_manager.snapshots, self.settings, lambda: engine.executor.has_pending
         )
-        self.transactions.isolate = self.isolation.set_level
-        self.transactions.check_seen = partial(self.isolation.refuse_later, engine)
+        self.transactions.set_isolation_level = self.isolation.set_level
+        self.transactions.check_rows_unchanged = partial(self.isolation.check_rows_unchanged, engine)
         self.notices: deque[Notice] = deque()
-        """What its statements have said, until it is taken."""
-        self.asked = ""
-        """What it has asked last, as far as that is known."""
-        self.ender: Callable[[bool], object] | None = None
-        """Ends, on any thread, what it does, or its connection."""
+        """Notices of its statements, until they are read."""
+        self.last_query = ""
+        """Text of its last query, as far as known."""
+        self.terminate: Callable[[bool], object] | None = None
+        """Ends its statement or its connection, on any thread."""
         self.deadline = 0.0
-        """When the present statement ends at the latest, if it is more than one use of the engine."""
-        self.rests = False
-        """Whether who uses it says when a statement is over: a cancel that came too late for one use of the
-        engine is then for the next."""
+        """Time at which the current statement times out, if it uses the engine more than once."""
+        self.has_explicit_end = False
+        """Whether the client marks the end of each statement. A late cancel then applies to its next use of
+        the engine.
+        """
         self.closed = False
-        hub.sessions[self.number] = self
+        session_manager.sessions[self.number] = self
 
     def __enter__(self) -> "Session":
         return self
@@ -91,198 +98,209 @@ class Session:
         self.close()
 
     @property
-    def doing(self) -> str:
-        """Where it stands, in Postgres' words."""
-        if self in self.hub.suspended or self in self.hub.slices.aside:
+    def state(self) -> str:
+        """State of the session, in Postgres' words."""
+        if self in self.session_manager.waiting_statements or self in self.session_manager.time_slices.aside:
             return "active"
-        if self.hub.current is self and self.hub.engine.catalog.asker.number == self.number:
+        if (
+            self.session_manager.current is self
+            and self.session_manager.engine.catalog.asker.number == self.number
+        ):
             return "active"
         return {State.NONE: "idle", State.OPEN: "idle in transaction"}.get(
             self.transactions.state, "idle in transaction (aborted)"
         )
 
     @property
-    def listed(self) -> tuple[object, ...]:
-        """As ``Catalog.activity`` says."""
+    def activity_row(self) -> tuple[object, ...]:
+        """Row of pg_stat_activity."""
         program = self.settings.get("application_name", "")
-        return self.number, self.user, program, self.doing, self.asked, *self.waits
+        return self.number, self.user, program, self.state, self.last_query, *self.wait_event
 
     @property
-    def waits(self) -> tuple[str | None, str | None]:
-        """The kind and the name of what it waits for, in Postgres' words: who is idle waits for a client."""
-        if (found := self.hub.suspended.waiting(self)) is not None:
+    def wait_event(self) -> tuple[str | None, str | None]:
+        """Type and name of the wait event, in Postgres' words; an idle session waits for its client."""
+        if (found := self.session_manager.waiting_statements.wait_event(self)) is not None:
             return found
-        return (None, None) if self.doing == "active" else ("Client", "ClientRead")
+        return (None, None) if self.state == "active" else ("Client", "ClientRead")
 
     @property
     def time_limit(self) -> str:
-        """How long a statement may take, as SET takes it."""
+        """The setting statement_timeout."""
         return self.settings.get("statement_timeout", "")
 
     @property
     def memory_limit(self) -> str:
-        """How much memory a statement may take, as SET takes it."""
+        """The setting statement_memory_limit."""
         return self.settings.get("statement_memory_limit", "")
 
     def close(self) -> None:
-        """End the session, and roll back what it has not committed; closing twice is allowed."""
+        """End the session and roll back its transaction. Closing twice is allowed."""
         if not self.closed:
             self.closed = True
-            self.hub.run(self, lambda: self.hub.forget(self), rolls_back=True)
+            self.session_manager.run(self, lambda: self.session_manager.end_session(self), rolls_back=True)
 
     def notifications(self) -> list[Message]:
-        """What has been said, since it was asked last, on the channels that the session listens to."""
-        box, found = self.mailbox.received, list[Message]()
-        with suppress(IndexError):  # another thread has taken the last
-            while box:
-                found.append(box.popleft())
-        return found
+        """Return the messages received since the last call, on the channels that the session listens to."""
+        received, messages = self.mailbox.inbox, list[Message]()
+        with suppress(IndexError):  # another thread has taken the last message
+            while received:
+                messages.append(received.popleft())
+        return messages
 
     def cancel(self) -> None:
-        """End the statement that runs now, or the next one, from another thread: it raises an error."""
-        self.token.canceled = True
-        self.hub.suspended.alarm(self)
+        """Cancel the running statement, or the next one, from another thread: it raises an error."""
+        self.token.is_canceled = True
+        self.session_manager.waiting_statements.request_check(self)
 
     def sql(self, text: str, parameters: Parameters | None = None) -> Result | None:
-        """Run a script and return what its last statement gives, as ``Database.sql``."""
+        """Run a script and return the result of its last statement; see ``Database.sql``."""
         if not isinstance(text, str):
             check_argument("text", text, str, "the text of a script")
         return self.monitor.run(self._sql, text, parameters)
 
     def _sql(self, text: str, parameters: Parameters | None) -> Result | None:
         self._check_open()
-        if word_of(text) is not None:
+        if command_of(text) is not None:
             return self.run(
-                lambda engine: self.answer(engine, text, parameters), **self.how(text, parameters)
+                lambda engine: self.run_text(engine, text, parameters), **self.job_options(text, parameters)
             )
         last: Result | None = None
-        for statement in self.parsed(text, parameters):
+        for statement in self.parse(text, parameters):
             last = self.execute(statement)
         return last
 
-    def parsed(self, text: str, parameters: Parameters | None = None) -> Sequence[ast.Statement]:
-        """The statements of a script with the values of its parameters."""
+    def parse(self, text: str, parameters: Parameters | None = None) -> Sequence[ast.Statement]:
+        """Return the statements of a script, with parameter values bound."""
         self._check_open()
-        return bound_script(text, parameters)
+        return bind_script(text, parameters)
 
-    def how(self, text: str, parameters: Parameters | None) -> dict[str, Any]:
-        """How the hub may treat the one statement of a text (``kpg.execute.scripts``)."""
-        found, light = gathers(text), partial(is_light, text)
-        rows = None if found is False else lambda engine: self.rows(engine, text, parameters)
+    def job_options(self, text: str, parameters: Parameters | None) -> dict[str, Any]:
+        """Return the scheduling options of a text with one statement (``kpg.execute.scripts``)."""
+        found, light = may_share_step(text), partial(is_light, text)
+        rows = None if found is False else lambda engine: self.prepare_change(engine, text, parameters)
         return {"adds": found, "light": light, "rows": rows}
 
     def execute(self, statement: ast.Statement) -> Result | None:
-        """Run one statement when it is its turn."""
-        work = partial(self.run, lambda engine: self.perform(engine, statement), **how(statement))
+        """Run one statement when it is the session's turn."""
+        work = partial(
+            self.run, lambda engine: self.run_statement(engine, statement), **job_options(statement)
+        )
         return self.monitor.run(work)
 
     def submit(self, statement: ast.Statement) -> "Future[Result | None]":
-        """Have one statement run when somebody serves what waits (``Hub.serve``)."""
-        engine = self.hub.engine
-        return self.hub.submit(self, lambda: self.perform(engine, statement), **how(statement))
+        """Queue one statement and return its future; ``SessionManager.serve`` runs it."""
+        engine = self.session_manager.engine
+        return self.session_manager.submit(
+            self, lambda: self.run_statement(engine, statement), **job_options(statement)
+        )
 
-    def answer(
+    def run_text(
         self, engine: Engine, text: str, parameters: Parameters | None = None, *, joins: bool = False
     ) -> Result | None:
-        """Run a text now, by plans that there are already: the engine is this session's.
+        """Run a text now, with cached plans if possible. The engine belongs to this session.
 
-        ``joins``: in one transaction with what comes next.
+        ``joins``: in one implicit transaction with the following statements.
         """
         if joins:
-            self.join()
+            self.begin_implicit()
         if not self.isolation.sees_latest:
             result: Result | None = None
-            for statement in self.parsed(text, parameters):
-                result = self.perform(engine, statement)
+            for statement in self.parse(text, parameters):
+                result = self.run_statement(engine, statement)
             return result
         last: object = None
         for outcome in outcomes(engine, text, parameters):
             last = outcome
         return last if isinstance(last, Result) else None
 
-    def join(self) -> None:
-        """Begin a transaction of statements that came together, unless one is open: the engine is here."""
+    def begin_implicit(self) -> None:
+        """Begin an implicit transaction, unless one is open. The engine belongs to this session."""
         if self.transactions.state is State.NONE:
-            noted(self.isolation, self.transactions, ast.Begin(Span("", 0, 0)), self.settings)
+            apply_isolation_level(self.isolation, self.transactions, ast.Begin(Span("", 0, 0)), self.settings)
             self.transactions.begin()
-            self.transactions.implicit = True
+            self.transactions.is_implicit = True
 
-    def part(self) -> None:
-        """End such a transaction: the engine is here."""
+    def end_implicit(self) -> None:
+        """Commit or roll back the implicit transaction. The engine belongs to this session."""
         transactions = self.transactions
-        if transactions.implicit and transactions.state is State.OPEN:
+        if transactions.is_implicit and transactions.state is State.OPEN:
             transactions.commit()
-        elif transactions.implicit:
+        elif transactions.is_implicit:
             transactions.rollback()
 
-    def perform(self, engine: Engine, statement: ast.Statement, *, joins: bool = False) -> Result | None:
-        """Run one statement now, as :meth:`answer`."""
+    def run_statement(
+        self, engine: Engine, statement: ast.Statement, *, joins: bool = False
+    ) -> Result | None:
+        """Run one statement now; see :meth:`run_text`."""
         if joins:
-            self.join()
-        with self.transactions.undoing():
-            noted(self.isolation, self.transactions, statement, self.settings)
-            engine.seen = self.isolation.seen_by(engine, statement)
+            self.begin_implicit()
+        with self.transactions.failing_on_error():
+            apply_isolation_level(self.isolation, self.transactions, statement, self.settings)
+            engine.snapshot_epoch = self.isolation.snapshot_for(engine, statement)
         try:
-            outcome = reading(engine, statement, execute)
+            outcome = run_with_external(engine, statement, execute)
             self.isolation.check_keys(engine)
         finally:
-            engine.seen = None
-        return None if isinstance(outcome, Maintained) else outcome
+            engine.snapshot_epoch = None
+        return None if isinstance(outcome, MaintainedView) else outcome
 
-    def rows(
+    def prepare_change(
         self,
         engine: Engine,
         text: str,
         parameters: Parameters | None = None,
-        one: Result | None = None,
-    ) -> Ready | Keyed | Merged | None:
-        """The rows that a text inserts, if that is all that it does, or the plan by which it changes one.
+        result: Result | None = None,
+    ) -> PreparedInsert | KeyedChange | UpsertRow | None:
+        """Return the encoded rows of a plain INSERT or the plan of a keyed change; None for others.
 
-        ``one``: what it gives if that is a single row; anew without.
+        ``result``: a reusable result for a single inserted row.
         """
         catalog = engine.catalog
         before = catalog.search_path, catalog.asker, catalog.settings
-        if self.hub.current is not self:
-            catalog.search_path, catalog.asker, catalog.settings = self.path, self.asker, self.settings
+        if self.session_manager.current is not self:
+            catalog.search_path, catalog.asker, catalog.settings = self.search_path, self.asker, self.settings
         try:
-            if word_of(text) != "insert":
-                return keyed(engine, text, parameters)
+            if command_of(text) != "insert":
+                return prepare_keyed_change(engine, text, parameters)
             if isinstance(parameters, list | tuple):
-                made = row_of(engine, text, parameters)
-                if made is not None and made[0].merges is None:
-                    return Ready(made[0].entry.name, made[1], one or row_count(1), made[0])
-                if made is not None:
-                    return Merged(*made)
-            found = alone(engine, text, parameters)
+                encoded = encode_single_insert(engine, text, parameters)
+                if encoded is not None and encoded[0].upsert is None:
+                    return PreparedInsert(
+                        encoded[0].entry.name, encoded[1], result or row_count_result(1), encoded[0]
+                    )
+                if encoded is not None:
+                    return UpsertRow(*encoded)
+            changes = prepare_single_insert(engine, text, parameters)
         finally:
             catalog.search_path, catalog.asker, catalog.settings = before
-        if found is None or found.inserted is None:
+        if changes is None or changes.inserted is None:
             return None
-        return Ready(found.table.name, found.inserted, found.result())
+        return PreparedInsert(changes.table.name, changes.inserted, changes.result())
 
-    def run(self, work: "Callable[[Engine], Given]", **how: Any) -> Given:
-        """Do something with the engine when it is this session's turn."""
+    def run(self, work: "Callable[[Engine], T]", **how: Any) -> T:
+        """Run ``work`` with the engine when it is this session's turn."""
         self._check_open()
-        engine = self.hub.engine
-        return self.hub.run(self, lambda: work(engine), **how)
+        engine = self.session_manager.engine
+        return self.session_manager.run(self, lambda: work(engine), **how)
 
     def _check_open(self) -> None:
         if self.closed:
             raise InterfaceError("the session is closed", hint="open another one")
 
 
-def how(statement: ast.Statement) -> dict[str, bool]:
-    """How the hub may treat a statement."""
+def job_options(statement: ast.Statement) -> dict[str, bool]:
+    """Return the scheduling options of a statement."""
     return {
-        "adds": _only_adds(statement),
+        "adds": _is_plain_insert(statement),
         "rolls_back": isinstance(statement, ast.Rollback),
         "commits": isinstance(statement, ast.Commit),
         "returns": isinstance(statement, Savepoint) and statement.kind == "RETURN",
     }
 
 
-def _only_adds(statement: ast.Statement) -> bool:
-    """Whether a statement adds rows and reads nothing: an INSERT of VALUES."""
+def _is_plain_insert(statement: ast.Statement) -> bool:
+    """Whether a statement is an INSERT of VALUES that reads nothing."""
     if not isinstance(statement, ast.Insert) or statement.conflict or statement.returning:
         return False
     return is_values(statement.query.query) and statement.common is None

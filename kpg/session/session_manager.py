@@ -12,506 +12,528 @@ from itertools import count
 from threading import get_ident
 from typing import Any, Final, TypeVar
 
-from kpg.execute.definitions.ddl import end
-from kpg.execute.queries.cursors import forget
-from kpg.runtime.errors import CanceledError, Error, InterfaceError, Waiting
+from kpg.execute.definitions.ddl import drop_temporary
+from kpg.execute.queries.cursors import close_all
+from kpg.runtime.errors import CanceledError, Error, InterfaceError, WaitRequest
 from kpg.session import group_commit
 from kpg.session.cancel import Cancellation
-from kpg.session.engine import Engine, Point
-from kpg.session.group_commit import Group, Job, SessionState
+from kpg.session.engine import Engine, EngineSavepoint
+from kpg.session.group_commit import GroupCommit, Job, SessionState
 from kpg.session.isolation import Snapshots
-from kpg.session.locks import DeadlockError, Own
-from kpg.session.memory_limit import relieved
-from kpg.session.scheduler import SLICE, Paused, Slices, Suspended
+from kpg.session.locks import DeadlockError, TransactionLocks
+from kpg.session.memory_limit import release_memory
+from kpg.session.scheduler import SLICE, TimeSlices, WaitingStatement, WaitingStatements
 from kpg.session.transaction import State
-from kpg.session.transaction_swap import Points, Segment, park, unpark
+from kpg.session.transaction_swap import Savepoints, Segment, swap_in, swap_out
 
-Given = TypeVar("Given")
-MOST_GATHERED: Final = 256
-"""Commits that share a step at most: each of them waits until it is over."""
+T = TypeVar("T")
+MAX_GROUP_SIZE: Final = 256
+"""Maximum number of commits that share a step: each waits until the step ends."""
 
 
-class Owner:
-    """The database beside its sessions: the transaction, settings and role of calls without a session."""
+class DefaultSession:
+    """The state of calls without a session: transaction, settings and role of the database itself."""
 
     def __init__(self, engine: Engine) -> None:
         self.transactions = engine.transactions
-        self.settings, self.prepared = engine.settings, engine.prepared
-        self.path, self.asker = engine.catalog.search_path, engine.catalog.asker
-        self.parked: list[Segment] | None = None
+        self.settings, self.prepared_statements = engine.settings, engine.prepared_statements
+        self.search_path, self.asker = engine.catalog.search_path, engine.catalog.asker
+        self.pending_segments: list[Segment] | None = None
 
-    def leave(self, engine: Engine) -> None:
-        """Take the uncommitted changes out of the tables, and lock the rows that they concern."""
-        self.path, self.asker = engine.catalog.search_path, engine.catalog.asker
+    def swap_out(self, engine: Engine) -> None:
+        """Take the uncommitted changes out of the tables and lock their rows."""
+        self.search_path, self.asker = engine.catalog.search_path, engine.catalog.asker
         transactions, locks = self.transactions, engine.locks
         if transactions.in_batch:
             raise InterfaceError("the database is in a batch", hint="use sessions after its block has ended")
-        waits = bool(transactions.points) or engine.executor.has_pending
-        if transactions.state is not State.NONE and waits and self.parked is None:
-            self.parked = park(engine, transactions.points)
-            if locks.parked(self.asker.number, [one.parts for one in self.parked]):
-                transactions.locks = Own(locks, self.asker.number)
+        has_changes = bool(transactions.savepoints) or engine.executor.has_pending
+        if transactions.state is not State.NONE and has_changes and self.pending_segments is None:
+            self.pending_segments = swap_out(engine, transactions.savepoints)
+            if locks.lock_swapped_changes(
+                self.asker.number, [segment.parts for segment in self.pending_segments]
+            ):
+                transactions.locks = TransactionLocks(locks, self.asker.number)
 
-    def come_back(self, engine: Engine) -> None:
-        """Put the uncommitted changes back; if they cannot be, the transaction fails."""
-        segments, self.parked = self.parked or [], None
-        points: Points = []
-        self.transactions.points = points
+    def swap_in(self, engine: Engine) -> None:
+        """Put the uncommitted changes back; if that fails, the transaction fails."""
+        segments, self.pending_segments = self.pending_segments or [], None
+        points: Savepoints = []
+        self.transactions.savepoints = points
         try:
-            unpark(engine, segments, points)
+            swap_in(engine, segments, points)
         except BaseException:
             self.transactions.state = State.FAILED
             raise
 
 
-class Hub:
-    """The engine, the session whose changes are in its tables, and the work that waits."""
+class SessionManager:
+    """Owns the engine, and queues the jobs of all sessions."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.locks = engine.locks
-        engine.changed = {}
+        engine.last_change_epochs = {}
         self.current: SessionState | None = None
+        """The session whose uncommitted changes are in the tables."""
         self.closed = False
         self._monitor = engine.monitor
-        self._thread = 0
-        """The thread that is at work, if one is."""
+        self._running_thread = 0
+        """Thread that is running jobs, or 0."""
         self._waiting: deque[Job] = deque()
-        self._held: deque[Job] = deque()
-        self._looks: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._apart: list[Job] = []
-        self._owner = Owner(engine)
+        self._blocked: deque[Job] = deque()
+        self._reads: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._single_jobs: list[Job] = []
+        self._default_session = DefaultSession(engine)
         self.cancellation = Cancellation(engine.interrupt)
-        self.group, self.snapshots = Group(self), Snapshots(engine)
-        self.suspended = Suspended(self)
-        self.slices = Slices(self)
-        self.locks.freed = self.suspended.freed
-        self.stand_in: Callable[[], Callable[[], object]] | None = None
-        """See ``SchedulerHub``."""
-        self.done: tuple[Callable[[], object], ...] = ()
-        """Called when work has been done, by whoever did it."""
+        self.group_commit, self.snapshots = GroupCommit(self), Snapshots(engine)
+        self.waiting_statements = WaitingStatements(self)
+        self.time_slices = TimeSlices(self)
+        self.locks.on_available = self.waiting_statements.on_lock_available
+        self.start_relief_thread: Callable[[], Callable[[], object]] | None = None
+        """Starts a thread that runs the engine in place of this one; returns a function that ends one such
+        thread.
+        """
+        self.after_job: tuple[Callable[[], object], ...] = ()
+        """Callbacks after each job, on the thread that ran it."""
         self.sessions: dict[int, SessionState] = {}
-        """Those that are not closed, by their numbers."""
+        """Open sessions by number."""
         self._numbers = count(1)
         engine.catalog.activity, engine.sessions = self.activity, self
 
     def next_number(self) -> int:
-        """A number for a session."""
+        """Return a new session number."""
         return next(self._numbers)
 
     def activity(self) -> list[tuple[object, ...]]:
-        """As ``Catalog.activity`` says."""
-        return [one.listed for one in list(self.sessions.values())]
+        """Return the rows of pg_stat_activity."""
+        return [session.activity_row for session in list(self.sessions.values())]
 
     @property
     def memory_bound(self) -> int:
-        """As :class:`kpg.session.engine.Sessions` says."""
-        return self.cancellation.memory.most
+        """Upper bound in bytes of each statement's memory; 0 for none."""
+        return self.cancellation.memory.bound
 
-    def export(self) -> str:
-        """As :class:`kpg.session.engine.Sessions` says."""
-        return self._asking().isolation.export()
+    def export_snapshot(self) -> str:
+        """Export the current transaction's snapshot and return its name."""
+        return self._require_session().isolation.export_snapshot()
 
-    def join(self, name: str) -> None:
-        """As :class:`kpg.session.engine.Sessions` says."""
-        self._asking().isolation.join(name)
+    def import_snapshot(self, name: str) -> None:
+        """Make the current transaction use an exported snapshot."""
+        self._require_session().isolation.import_snapshot(name)
 
-    def _asking(self) -> SessionState:
+    def _require_session(self) -> SessionState:
         if self.current is None:
-            raise InterfaceError("only sessions have snapshots", hint="ask by db.session()")
+            raise InterfaceError("only sessions have snapshots", hint="open a session with db.session()")
         return self.current
 
-    def end(self, number: int, wholly: bool) -> bool:
-        """End what a session does or, ``wholly``, its connection; whether there is such a session."""
+    def signal(self, number: int, terminates: bool) -> bool:
+        """Cancel a session's statement or, with ``terminates``, end its connection; return whether it exists."""
         session = self.sessions.get(number)
         if session is None:
             return False
-        if session.ender is not None:
-            session.ender(wholly)
+        if session.terminate is not None:
+            session.terminate(terminates)
         else:
             session.cancel()
         return True
 
-    def run(self, session: SessionState, work: Callable[[], Given], **how: Any) -> Given:
-        """Do a piece of work for a session as soon as it is its turn, and give its result, or its error."""
+    def run(self, session: SessionState, work: Callable[[], T], **how: Any) -> T:
+        """Run work of a session when it is its turn, and return its result."""
         if nested := self._monitor.owner == get_ident():
-            if self._thread:
-                return group_commit.amid(self, session, work, how)
-            if self.engine.executor.stepping:
+            if self._running_thread:
+                return group_commit.submit_reentrant(self, session, work, how)
+            if self.engine.executor.is_stepping:
                 raise InterfaceError("the database cannot be used by a function that its own step calls")
         future = self.submit(session, work, **how)
         while not future.done():
             self.serve()
             if nested:
-                self.admit_owner()  # a call of the database goes on
+                self.swap_in_default()  # the call of the database continues
             if not future.done():
-                # Another session has the engine to itself until its transaction is over, or a lock.
-                group_commit.wait_a_little(future)
+                # Another session has exclusive use of the engine, or holds a lock.
+                group_commit.wait_briefly(future)
         return future.result()
 
-    def submit(self, session: SessionState, work: Callable[[], Given], **how: Any) -> "Future[Given]":
-        """Hand in a piece of work; somebody has to call :meth:`work`."""
-        future: Future[Given] = Future()
-        self.hand_in(group_commit.Given(session, work, future, **how))
+    def submit(self, session: SessionState, work: Callable[[], T], **how: Any) -> "Future[T]":
+        """Queue work of a session and return its future. Some thread has to call :meth:`serve`."""
+        future: Future[T] = Future()
+        self.submit_job(group_commit.FunctionJob(session, work, future, **how))
         return future
 
-    def hand_in(self, job: Job) -> None:
-        """As :meth:`submit`, for work that tells of its end itself."""
+    def submit_job(self, job: Job) -> None:
+        """Queue a job that reports its result itself."""
         if self.closed:
             raise InterfaceError("the database is closed")
         self._waiting.append(job)
 
-    def look(self, work: Callable[[Engine], Given]) -> "Future[Given]":
-        """Have something be read of the engine between statements, by nobody in particular.
+    def submit_read(self, work: Callable[[Engine], T]) -> "Future[T]":
+        """Queue a read of the engine between statements, without a session, and return its future.
 
-        It sees definitions and figures, and views as of the last step; somebody has to call :meth:`serve`.
+        It sees definitions, statistics, and views as of the last step. Some thread has to call
+        :meth:`serve`.
         """
-        future: Future[Given] = Future()
-        self._looks.append((lambda: work(self.engine), future))
+        future: Future[T] = Future()
+        self._reads.append((lambda: work(self.engine), future))
         return future
 
     def serve(self) -> None:
-        """Do all that waits, for the thread that has the engine."""
-        self._monitor.run(self.work, leaves=self._monitor.owner != get_ident())
+        """Run all waiting jobs, once this thread has the monitor."""
+        self._monitor.run(self.run_jobs, can_leave=self._monitor.owner != get_ident())
 
-    def serve_light(self) -> int:
-        """Do what waits, if all of it is light and nobody is at work; how much it was.
+    def serve_if_light(self) -> int:
+        """Run the waiting jobs if all are light and no thread is running jobs; return their number.
 
-        Commits of several that wait for the disk are another thread's.
+        Shared commits that wait for the disk are left to the engine thread.
         """
-        return self._monitor.run_at_once(self._light, 0) if self._waiting and not self._thread else 0
+        return (
+            self._monitor.try_run(self._serve_if_light, 0)
+            if self._waiting and not self._running_thread
+            else 0
+        )
 
-    def _light(self) -> int:
-        waits = list(self._waiting)  # other threads hand in meanwhile
-        count = sum(1 if job.sessions is None else len(job.sessions) for job in waits)
-        if self._thread or not 0 < count <= MOST_GATHERED:
+    def _serve_if_light(self) -> int:
+        jobs = list(self._waiting)  # other threads may submit meanwhile
+        count = sum(1 if job.sessions is None else len(job.sessions) for job in jobs)
+        if self._running_thread or not 0 < count <= MAX_GROUP_SIZE:
             return 0
-        if self._looks or self._held or not all(job.is_light(self.engine) for job in waits):
+        if self._reads or self._blocked or not all(job.is_light(self.engine) for job in jobs):
             return 0
-        if count > 1 and self.engine.keeper is not None and any(self._gathers(job) for job in waits):
+        if (
+            count > 1
+            and self.engine.write_ahead_log is not None
+            and any(self._may_share_step(job) for job in jobs)
+        ):
             return 0
-        self.work()
+        self.run_jobs()
         return count
 
-    def work(self, *, leaves: bool = False) -> None:
-        """Do all that waits, inside the monitor, which statements may leave for a while if ``leaves``."""
-        self._thread, self.slices.leaves = get_ident(), leaves
+    def run_jobs(self, *, can_leave: bool = False) -> None:
+        """Run all waiting jobs inside the monitor, which statements may leave for a while with ``can_leave``."""
+        self._running_thread, self.time_slices.can_leave = get_ident(), can_leave
         try:
             if self.closed:
-                self._refuse()
+                self._fail_all()
             else:
-                self._work()
+                self._run_queue()
         finally:
-            self._thread = 0
+            self._running_thread = 0
 
     @property
-    def works(self) -> bool:
-        """Whether work is being done."""
-        return self._thread != 0
+    def is_running(self) -> bool:
+        """Whether jobs are running."""
+        return self._running_thread != 0
 
-    def step_out(self) -> None:
-        """Let the thread that has the engine leave it between two lines of a statement: see ``scheduler``."""
-        self._leave()
-        self._put_in(self._owner)
-        self._thread = 0
+    def release_engine(self) -> None:
+        """Swap out the session of a statement that leaves the engine between two lines; see ``scheduler``."""
+        self._swap_out()
+        self._activate(self._default_session)
+        self._running_thread = 0
 
-    def step_in(self, session: SessionState) -> None:
-        """The thread goes on with the session's statement."""
-        self._thread = get_ident()
-        self.enter(session)
+    def reacquire_engine(self, session: SessionState) -> None:
+        """Continue the session's statement on this thread."""
+        self._running_thread = get_ident()
+        self.swap_in(session)
 
     @property
-    def waits(self) -> bool:
-        """Whether work has been handed in, and is not begun."""
-        return bool(self._waiting or self._looks)
+    def has_waiting_jobs(self) -> bool:
+        """Whether submitted jobs have not begun."""
+        return bool(self._waiting or self._reads)
 
-    def keeps_waiting(self, session: SessionState) -> bool:
-        """Return whether other sessions wait while this one has the engine."""
+    def has_others_waiting(self, session: SessionState) -> bool:
+        """Return whether other sessions wait for the engine."""
         beside = any(job.session is not session for job in list(self._waiting))
-        return beside or bool(self._looks or self._monitor.queue)
+        return beside or bool(self._reads or self._monitor.queue)
 
-    def hand_back(self, jobs: list[Job]) -> None:
-        """Have jobs be done next."""
+    def requeue(self, jobs: list[Job]) -> None:
+        """Put jobs at the front of the queue."""
         self._waiting.extendleft(reversed(jobs))
 
-    def before_defining(self) -> None:
-        """As :class:`kpg.session.engine.Sessions` says."""
-        if self._thread and self.current is not None and not self.group.gathering:
-            self.slices.before_defining()
+    def wait_for_planned_statements(self) -> None:
+        """Suspend a definition in a transaction until no statement is being planned outside the monitor."""
+        if self._running_thread and self.current is not None and not self.group_commit.is_running:
+            self.time_slices.wait_for_planned_statements()
 
     def close(self) -> None:
-        """The database is closed: end all work that waits with an error, now and later."""
-        self.slices.end_all()
+        """Close: fail all waiting and later jobs."""
+        self.time_slices.cancel_all()
         self.closed = True
-        self.work()
+        self.run_jobs()
 
-    def _refuse(self) -> None:
-        """End all work that waits with an error."""
-        waiting = [*self._held, *self.suspended.take_all()]
-        self._held.clear()
+    def _fail_all(self) -> None:
+        """Fail all waiting jobs."""
+        waiting = [*self._blocked, *self.waiting_statements.remove_all()]
+        self._blocked.clear()
         while self._waiting:
             job = self._waiting.popleft()
             if job.begin():
                 waiting.append(job)
         for job in waiting:
             job.fail(InterfaceError("the database is closed"))
-        while self._looks:
-            _, future = self._looks.popleft()
+        while self._reads:
+            _, future = self._reads.popleft()
             if future.set_running_or_notify_cancel():
                 future.set_exception(InterfaceError("the database is closed"))
-        for done in self.done:
+        for done in self.after_job:
             done()
 
-    def _work(self) -> None:
-        ready, begun = self.suspended.ready, time.monotonic()
-        if self._held or self.suspended.later:
-            self._admit()
-        while self._waiting or self._looks or ready:
-            if self.slices.planning and time.monotonic() > begun + SLICE:
-                break  # who is aside comes back, and sees to the rest
-            if self._looks:
-                self._look()
+    def _run_queue(self) -> None:
+        ready, begun = self.waiting_statements.ready, time.monotonic()
+        if self._blocked or self.waiting_statements.excluded:
+            self._admit_waiting()
+        while self._waiting or self._reads or ready:
+            if self.time_slices.planning_count and time.monotonic() > begun + SLICE:
+                break  # the statement outside of the monitor returns and runs the rest
+            if self._reads:
+                self._run_read()
                 continue
             if ready:
-                self.suspended.look_after(ready.popleft(), self.do, self._held)
+                self.waiting_statements.check(ready.popleft(), self.run_job, self._blocked)
             else:
-                self._next(self._waiting.popleft())
-            for done in self.done:
+                self._start(self._waiting.popleft())
+            for done in self.after_job:
                 done()
-            if not ready and (self._held or self.suspended.later):
-                self._admit()
+            if not ready and (self._blocked or self.waiting_statements.excluded):
+                self._admit_waiting()
 
-    def _admit(self) -> None:
-        """Let those go on who have waited for the end of a transaction that had the database to itself."""
-        if not self.has_engine():
-            self.suspended.admit()
-        self._let_in()
+    def _admit_waiting(self) -> None:
+        """Requeue the jobs that waited for the end of an exclusive transaction."""
+        if not self.is_exclusive():
+            self.waiting_statements.admit_excluded()
+        self._requeue_admitted()
 
-    def _next(self, job: Job) -> None:
+    def _start(self, job: Job) -> None:
         if job.rolls_back and job.session.closed:
-            self.suspended.end(job.session)
-        if self.slices.aside and self.slices.keeps_back(job):
+            self.waiting_statements.cancel(job.session)
+        if self.time_slices.aside and self.time_slices.defer_job(job):
             return
         if self._must_wait(job.session):
-            self._held.append(job)
-            self.suspended.hold(job)
-        elif (self._waiting or job.sessions is not None) and self._gathers(job):
-            self.group.run([job, *self._others()])
-            while self._apart:
-                self.do(self._apart.pop(0))
+            self._blocked.append(job)
+            self.waiting_statements.exclude(job)
+        elif (self._waiting or job.sessions is not None) and self._may_share_step(job):
+            self.group_commit.run([job, *self._take_group()])
+            while self._single_jobs:
+                self.run_job(self._single_jobs.pop(0))
         elif job.begin():
-            self.do(job)
+            self.run_job(job)
 
-    def apart(self, job: Job) -> None:
-        """Have a piece of work of a group, which is undone, be done by itself."""
-        self._apart.append(job)
+    def run_alone(self, job: Job) -> None:
+        """Queue a job that was undone in a group to run by itself."""
+        self._single_jobs.append(job)
 
-    def _let_in(self) -> None:
-        """Let go on those who need not wait any more."""
-        some = [job for job in self._held if not self._must_wait(job.session)]
-        for job in some:
-            self._held.remove(job)
-            self.suspended.let_in(job)
-        self._waiting.extendleft(reversed(some))
+    def _requeue_admitted(self) -> None:
+        """Requeue jobs that need not wait any longer."""
+        admitted = [job for job in self._blocked if not self._must_wait(job.session)]
+        for job in admitted:
+            self._blocked.remove(job)
+            self.waiting_statements.admit_job(job)
+        self._waiting.extendleft(reversed(admitted))
 
-    def _look(self) -> None:
-        work, future = self._looks.popleft()
+    def _run_read(self) -> None:
+        work, future = self._reads.popleft()
         if future.set_running_or_notify_cancel():
             try:
                 future.set_result(work())
             except BaseException as error:
                 future.set_exception(error)
 
-    # Whose turn it is
+    # Turns
 
-    def has_engine(self) -> bool:
-        """Whether the present transaction has changed definitions, so that nobody else may come in."""
+    def is_exclusive(self) -> bool:
+        """Whether the current transaction has changed definitions, so that no other session may run."""
         engine = self.engine
         return bool(engine.journal) and engine.transactions.state is not State.NONE
 
     def _must_wait(self, session: SessionState) -> bool:
-        return session in self.suspended or self.keeps_out(session)
+        return session in self.waiting_statements or self.is_excluded(session)
 
-    def keeps_out(self, session: SessionState) -> bool:
-        """Whether another session has the database to itself."""
-        return session is not self.current and self.has_engine()
+    def is_excluded(self, session: SessionState) -> bool:
+        """Whether another session has exclusive use of the engine."""
+        return session is not self.current and self.is_exclusive()
 
-    def enter(self, session: SessionState, *, rolls_back: bool = False) -> None:
-        """Let the engine be a session's, with its uncommitted changes in the tables."""
+    def swap_in(self, session: SessionState, *, rolls_back: bool = False) -> None:
+        """Give the engine to a session: swap out the current one, and put this one's changes into the tables."""
         engine = self.engine
         if session is not self.current:
-            self._leave()
-            self._put_in(session)
+            self._swap_out()
+            self._activate(session)
             self.current = session
         transactions = session.transactions
-        if session.parked is None:
+        if session.pending_segments is None:
             return
-        segments, session.parked = session.parked, None
+        segments, session.pending_segments = session.pending_segments, None
         if rolls_back:
-            transactions.points.clear()
+            transactions.savepoints.clear()
             return
-        transactions.points = []
+        transactions.savepoints = []
         try:
-            unpark(engine, segments, transactions.points)
+            swap_in(engine, segments, transactions.savepoints)
         except BaseException:
-            transactions.lost = {segment.name for segment in segments[len(transactions.points) :]}
+            transactions.lost_savepoints = {
+                segment.name for segment in segments[len(transactions.savepoints) :]
+            }
             if transactions.state is not State.NONE:
                 transactions.state = State.FAILED
             raise
 
-    def _put_in(self, one: SessionState | Owner) -> None:
-        """Have the engine work by somebody's transaction, settings and role."""
+    def _activate(self, session: SessionState | DefaultSession) -> None:
+        """Make the engine use a session's transaction, settings and role."""
         engine = self.engine
-        engine.transactions = one.transactions
-        engine.settings, engine.prepared = one.settings, one.prepared
-        engine.catalog.search_path, engine.catalog.asker = one.path, one.asker
+        engine.transactions = session.transactions
+        engine.settings, engine.prepared_statements = session.settings, session.prepared_statements
+        engine.catalog.search_path, engine.catalog.asker = session.search_path, session.asker
 
-    def _leave(self) -> None:
-        """Take the present session's, or the database's own, uncommitted changes out."""
+    def _swap_out(self) -> None:
+        """Take the uncommitted changes of the current session, or of the default one, out of the tables."""
         session = self.current
         if session is None:
-            self._owner.leave(self.engine)
+            self._default_session.swap_out(self.engine)
             return
-        session.path, session.asker = self.engine.catalog.search_path, self.engine.catalog.asker
+        session.search_path, session.asker = self.engine.catalog.search_path, self.engine.catalog.asker
         self.current = None
         transactions = session.transactions
-        # Savepoints are of the tables as they are now: they have to be made anew, too, after others' commits.
-        waits = bool(transactions.points) or self.engine.executor.has_pending
-        if transactions.state is not State.NONE and waits:
-            session.parked = park(self.engine, transactions.points)
-            self._lock_changed(session)
+        # Savepoints refer to the present tables: they are created again after other sessions' commits.
+        has_changes = bool(transactions.savepoints) or self.engine.executor.has_pending
+        if transactions.state is not State.NONE and has_changes:
+            session.pending_segments = swap_out(self.engine, transactions.savepoints)
+            self._lock_changes(session)
 
-    def _lock_changed(self, session: SessionState) -> None:
-        """What a session has changed, and not committed, nobody else changes before its transaction ends."""
+    def _lock_changes(self, session: SessionState) -> None:
+        """Lock the rows of a session's uncommitted changes until its transaction ends."""
         transactions, locks = session.transactions, self.locks
-        if locks.parked(session.number, [one.parts for one in session.parked or ()]):
-            transactions.locks = Own(locks, session.number)
+        if locks.lock_swapped_changes(
+            session.number, [segment.parts for segment in session.pending_segments or ()]
+        ):
+            transactions.locks = TransactionLocks(locks, session.number)
 
     def _abandon(self, session: SessionState) -> None:
-        session.parked = None
+        session.pending_segments = None
         session.transactions.abandon(current=self.engine.transactions is session.transactions)
 
-    def admit_owner(self) -> None:
-        """As :class:`kpg.session.engine.Sessions` says; the thread is inside the monitor."""
-        if self._thread:
+    def swap_in_default(self) -> None:
+        """Make the engine use the database's own transaction and settings, unless a statement is running."""
+        if self._running_thread:
             return
         if self.current is not None:
-            if self.has_engine():
+            if self.is_exclusive():
                 raise InterfaceError("a session has changed definitions in a transaction that is still open")
-            self._leave()
-            self._put_in(self._owner)
-        if self._owner.parked is not None:
-            self._owner.come_back(self.engine)
+            self._swap_out()
+            self._activate(self._default_session)
+        if self._default_session.pending_segments is not None:
+            self._default_session.swap_in(self.engine)
 
-    def forget(self, session: SessionState) -> None:
-        """A session is over, and what it has not committed gone."""
+    def end_session(self, session: SessionState) -> None:
+        """End a session, whose uncommitted changes are rolled back."""
         if self.current is session:
             if session.transactions.state is not State.NONE:
                 session.transactions.rollback()
-            if self.engine.catalog.temporary in self.engine.catalog.schemas:
-                end(self.engine)
+            if self.engine.catalog.temporary_schema in self.engine.catalog.schemas:
+                drop_temporary(self.engine)
             self._abandon(session)
             self.current = None
-            self._put_in(self._owner)
+            self._activate(self._default_session)
         self._abandon(session)
         if self.engine.cursors:
-            forget(self.engine, session.number)
+            close_all(self.engine, session.number)
         if self.engine.used_sequences is not None:
-            self.engine.sequences.over(session.number)
+            self.engine.sequences.end_session(session.number)
         session.mailbox.close()
-        self.locks.forget(session.number)
+        self.locks.end_session(session.number)
         self.sessions.pop(session.number, None)
 
-    # Doing it
+    # Running jobs
 
-    def do(self, job: Job, paused: Paused | None = None) -> None:
-        """Do one piece of work, with a step of its own; ``paused`` if it has been begun, and had to wait."""
+    def run_job(self, job: Job, waiting: WaitingStatement | None = None) -> None:
+        """Run one job with a step of its own; ``waiting`` if it is resumed after a wait."""
         locks, running = self.locks, None
         try:
-            self._enter_for(job)
+            self._swap_in_for(job)
             if job.rolls_back or job.returns:
                 result = job.work()
             else:
-                running = self.slices.begin(job.session, self.suspended.point())
-                with self.cancellation.watching(job.session, None if paused is None else paused.limit):
-                    locks.begin(self.engine, 0 if paused is None else paused.naps)
+                running = self.time_slices.begin(job.session, self.waiting_statements.make_savepoint())
+                with self.cancellation.limiting(job.session, None if waiting is None else waiting.deadline):
+                    locks.begin_statement(self.engine, 0 if waiting is None else waiting.sleeps)
                     result = job.work()
         except BaseException as error:
-            self.slices.end()
-            wrong = self._wrong(job, error, None if running is None else running.point, paused)
+            self.time_slices.end_run()
+            wrong = self._handle_error(job, error, None if running is None else running.savepoint, waiting)
             if wrong is not None:
-                self._over(job, paused)
-                job.fail(relieved(wrong))
+                self._finish_job(job, waiting)
+                job.fail(release_memory(wrong))
         else:
-            self.slices.end()
-            self._over(job, paused)
+            self.time_slices.end_run()
+            self._finish_job(job, waiting)
             job.succeed(result)
 
-    def _wrong(
-        self, job: Job, error: BaseException, point: Point | None, paused: Paused | None
+    def _handle_error(
+        self, job: Job, error: BaseException, point: EngineSavepoint | None, waiting: WaitingStatement | None
     ) -> BaseException | None:
-        """What a piece of work has failed by; None if it only waits."""
+        """Return the error of a job; None if it only waits."""
         transactions = job.session.transactions
         try:
-            if isinstance(error, Waiting):
+            if isinstance(error, WaitRequest):
                 self.engine.notices.clear()
-                self.suspended.pause(job, error, point, paused)
+                self.waiting_statements.suspend(job, error, point, waiting)
                 return None
         except BaseException as refused:
             error = refused
-        undone = paused is not None or isinstance(error, DeadlockError | CanceledError)
-        if undone and transactions.state is State.OPEN:
+        was_undone = waiting is not None or isinstance(error, DeadlockError | CanceledError)
+        if was_undone and transactions.state is State.OPEN:
             transactions.fail()
         if job.commits and transactions.state is not State.NONE:
-            # It was cancelled before it began.
+            # The job was cancelled before it began.
             transactions.rollback()
         return error
 
-    def _over(self, job: Job, paused: Paused | None) -> None:
+    def _finish_job(self, job: Job, waiting: WaitingStatement | None) -> None:
         locks, transactions = self.locks, job.session.transactions
-        locks.over()
-        if paused is not None:
-            locks.give_up(job.session.number)
+        locks.end_statement()
+        if waiting is not None:
+            locks.cancel_request(job.session.number)
         if transactions.state is State.NONE:
             transactions.release_locks()
         notices = self.engine.notices
         if notices:
             job.session.notices.extend(notices)
             notices.clear()
-        job.session.isolation.ended()
-        self.slices.over(job.session)
-        self.snapshots.tidy()
+        job.session.isolation.end_snapshot()
+        self.time_slices.end_statement(job.session)
+        self.snapshots.drop_unneeded()
 
-    def _enter_for(self, job: Job) -> None:
+    def _swap_in_for(self, job: Job) -> None:
         transactions = job.session.transactions
         try:
-            self.enter(job.session, rolls_back=job.rolls_back)
+            self.swap_in(job.session, rolls_back=job.rolls_back)
         except Error:
             if job.returns and transactions.state is State.FAILED:
-                return  # to a savepoint, before which nothing may be wrong
+                return  # the savepoint to return to may be intact
             if job.commits:
-                if transactions.points:
+                if transactions.savepoints:
                     self.engine.rollback()
                 self._abandon(job.session)
             raise
 
-    def _gathers(self, job: Job) -> bool:
-        """Whether a piece of work may share its step with others."""
-        return job.session.transactions.state is State.NONE and job.gathers(self.engine)
+    def _may_share_step(self, job: Job) -> bool:
+        """Whether a job may share its step with others."""
+        return job.session.transactions.state is State.NONE and job.may_share_step(self.engine)
 
-    def _others(self) -> list[Job]:
-        """Those after it that can share its step: others wait for that, each session's in its order."""
+    def _take_group(self) -> list[Job]:
+        """Take later jobs that can share the step. The jobs of each session keep their order."""
         jobs: list[Job] = []
         passed: list[Job] = []
-        before: set[SessionState] = set()
-        while self._waiting and len(jobs) < MOST_GATHERED - 1:
+        passed_sessions: set[SessionState] = set()
+        while self._waiting and len(jobs) < MAX_GROUP_SIZE - 1:
             job = self._waiting.popleft()
-            if self.slices.aside and self.slices.keeps_back(job):
-                before.add(job.session)
-            elif job.session not in before and not self._must_wait(job.session) and self._gathers(job):
+            if self.time_slices.aside and self.time_slices.defer_job(job):
+                passed_sessions.add(job.session)
+            elif (
+                job.session not in passed_sessions
+                and not self._must_wait(job.session)
+                and self._may_share_step(job)
+            ):
                 jobs.append(job)
             else:
                 passed.append(job)
-                before.add(job.session)
+                passed_sessions.add(job.session)
         self._waiting.extendleft(reversed(passed))
         return jobs

@@ -8,46 +8,43 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from kpg.compiler.catalog.privileges import Asker, Rights
+from kpg.compiler.catalog.privileges import Asker, Privileges
 from kpg.compiler.sql.parse import statements as ast
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.values import date_time, intervals
-from kpg.runtime.values.styles import NAMES
+from kpg.runtime.values.styles import STYLE_SETTINGS
 from kpg.session.engine import Engine
-from kpg.session.memory_limit import SETTING, in_force, statement_limit
+from kpg.session.memory_limit import SETTING, effective_limit, parse_statement_limit
 from kpg.session.notices import warn
 from kpg.session.transaction import State
 
-UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "": 1e-3}
+DURATION_UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "": 1e-3}
 DURATION: Final = re.compile(r"\s*(\d+(?:\.\d*)?)\s*(us|ms|s|min|h|d|)\s*")
-TIMES: Final = frozenset(
+DURATION_SETTINGS: Final = frozenset(
     {"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"}
 )
-MOST_SECONDS: Final = (2**31 - 1) / 1000
-LEVELS: Final = ("read uncommitted", "read committed", "repeatable read", "serializable")
+MAX_SECONDS: Final = (2**31 - 1) / 1000
+ISOLATION_LEVELS: Final = ("read uncommitted", "read committed", "repeatable read", "serializable")
 ISOLATION: Final = "transaction_isolation"
-ISOLATIONS: Final = frozenset({ISOLATION, f"default_{ISOLATION}"})
-CHECKED: Final = TIMES | ISOLATIONS
-"""The names of those that :func:`checked` knows."""
+ISOLATION_SETTINGS: Final = frozenset({ISOLATION, f"default_{ISOLATION}"})
+VALIDATED_SETTINGS: Final = DURATION_SETTINGS | ISOLATION_SETTINGS
+"""Settings that :func:`validate` accepts."""
 
 
-def seconds_of(text: str) -> float:
-    """A duration as settings have it: a number of milliseconds, or one with a unit. 0 if it is none."""
+def parse_duration(text: str) -> float:
+    """Return a duration in seconds: a number of milliseconds, or one with a unit; 0 if malformed."""
     found = DURATION.fullmatch(text)
-    return 0.0 if found is None else float(found[1]) * UNITS[found[2]]
+    return 0.0 if found is None else float(found[1]) * DURATION_UNITS[found[2]]
 
 
-def checked(name: str, value: str, span: Span) -> str:
-    """A time limit, or a level in lower case; ProgrammingError for what is neither.
-
-    In silence it would be no limit, and a weaker level than was asked for.
-    """
-    if name in ISOLATIONS:
-        if value.lower() in LEVELS:
+def validate(name: str, value: str, span: Span) -> str:
+    """Return a valid duration or isolation level; ProgrammingError otherwise."""
+    if name in ISOLATION_SETTINGS:
+        if value.lower() in ISOLATION_LEVELS:
             return value.lower()
-        hint = ", ".join(LEVELS)
+        hint = ", ".join(ISOLATION_LEVELS)
     else:
-        if DURATION.fullmatch(value) is not None and seconds_of(value) <= MOST_SECONDS:
+        if DURATION.fullmatch(value) is not None and parse_duration(value) <= MAX_SECONDS:
             return value
         hint = "a number of milliseconds, or one with a unit: us, ms, s, min, h, d"
     error = ProgrammingError(f'invalid value for parameter "{name}": "{value}"', span=span, hint=hint)
@@ -55,54 +52,60 @@ def checked(name: str, value: str, span: Span) -> str:
     raise error
 
 
-def switched(name: str, value: str, span: Span) -> str:
-    """``on`` or ``off``, by whatever word."""
+def parse_boolean(name: str, value: str, span: Span) -> str:
+    """Return ``on`` or ``off`` for any spelling of a Boolean."""
     word = value.lower()
-    for found, words in (("on", ("on", "true", "yes", "1")), ("off", ("off", "false", "no", "0"))):
-        if word in words or (word and word != "o" and any(one.startswith(word) for one in words)):
-            return found
+    for normalized, words in (("on", ("on", "true", "yes", "1")), ("off", ("off", "false", "no", "0"))):
+        if word in words or (word and word != "o" and any(spelling.startswith(word) for spelling in words)):
+            return normalized
     error = ProgrammingError(f'parameter "{name}" requires a Boolean value', span=span)
     error.sqlstate = "22023"
     raise error
 
 
-DATES: Final = {"iso": "ISO", "sql": "SQL", "postgres": "Postgres", "german": "German"}
-ORDERS: Final = {
+DATE_STYLES: Final = {"iso": "ISO", "sql": "SQL", "postgres": "Postgres", "german": "German"}
+DATE_ORDERS: Final = {
     **dict.fromkeys(("mdy", "us", "noneuro", "noneuropean"), "MDY"),
     **dict.fromkeys(("dmy", "euro", "european"), "DMY"),
     "ymd": "YMD",
 }
-CHOICES: Final = {
+ENUM_VALUES: Final = {
     "intervalstyle": ("postgres", "postgres_verbose", "sql_standard", "iso_8601"),
     "bytea_output": ("hex", "escape"),
 }
-UTC: Final = ("utc", "gmt", "uct", "etc/utc", "etc/gmt", "zulu", "0", "local", "default", "universal")
+UTC_NAMES: Final = ("utc", "gmt", "uct", "etc/utc", "etc/gmt", "zulu", "0", "local", "default", "universal")
 HOURS: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.IGNORECASE)
-"""A number: hours east of Greenwich. What has a colon is a POSIX text, and counts to the west."""
-SPAN: Final = re.compile(r"interval\s+'([^']*)'", re.IGNORECASE)
+"""Hours east of Greenwich. A text with a colon is a POSIX zone, which counts west."""
+INTERVAL_FORM: Final = re.compile(r"interval\s+'([^']*)'", re.IGNORECASE)
 
 
-def meant(name: str, value: str, before: str, span: Span) -> str:
-    """What a setting is from now on; ProgrammingError for what it cannot be."""
+def normalize(name: str, value: str, current: str, span: Span) -> str:
+    """Return the new value of a format setting; ProgrammingError if it is invalid."""
     plain = value.strip().lower()
-    if name in CHOICES and plain in CHOICES[name]:
+    if name in ENUM_VALUES and plain in ENUM_VALUES[name]:
         return plain
     if name == "extra_float_digits" and re.fullmatch(r"-?\d{1,2}", plain) and -15 <= int(plain) <= 3:
         return plain if int(plain) < 1 else "1"
-    found = _dates(plain, before) if name == "datestyle" else _zone(value) if name == "timezone" else None
+    found = (
+        _parse_date_style(plain, current)
+        if name == "datestyle"
+        else _parse_time_zone(value)
+        if name == "timezone"
+        else None
+    )
     if found is None:
         raise ProgrammingError(f'invalid value for parameter "{name}": "{value}"', span=span)
     return found
 
 
-def _dates(text: str, before: str) -> str | None:
+def _parse_date_style(text: str, before: str) -> str | None:
     dates, _, order = before.partition(", ")
     for word in filter(None, re.split(r"[,\s]+", text)):
-        if word in DATES:
-            dates = DATES[word]
+        if word in DATE_STYLES:
+            dates = DATE_STYLES[word]
             order = "DMY" if word == "german" else order
-        elif word in ORDERS:
-            order = ORDERS[word]
+        elif word in DATE_ORDERS:
+            order = DATE_ORDERS[word]
         elif word == "default":
             dates, order = "ISO", "MDY"
         else:
@@ -110,25 +113,29 @@ def _dates(text: str, before: str) -> str | None:
     return f"{dates}, {order}"
 
 
-def _zone(text: str) -> str | None:
-    """The name of a time zone; of hours east of Greenwich the name that POSIX has for it."""
+def _parse_time_zone(text: str) -> str | None:
+    """Return the name of a time zone; hours east of Greenwich become a POSIX name."""
     plain = text.strip()
-    if plain.lower() in UTC:
+    if plain.lower() in UTC_NAMES:
         return "UTC"
-    span = SPAN.fullmatch(plain)
+    span = INTERVAL_FORM.fullmatch(plain)
     try:
         if HOURS.fullmatch(plain):
-            return date_time.named(_posix(int(float(plain) * 3600)))
+            return date_time.canonical_zone_name(_posix_zone(int(float(plain) * 3600)))
         if span is not None:
             months, days, micros = intervals.parse(span[1])
-            return None if months or days else date_time.named(_posix(int(micros / intervals.SECOND)))
-        return date_time.named(plain)
+            return (
+                None
+                if months or days
+                else date_time.canonical_zone_name(_posix_zone(int(micros / intervals.SECOND)))
+            )
+        return date_time.canonical_zone_name(plain)
     except (ValueError, OverflowError):
         return None
 
 
-def _posix(east: int) -> str:
-    """The POSIX text of a time zone that many seconds east of Greenwich."""
+def _posix_zone(east: int) -> str:
+    """Return the POSIX text of a fixed offset in seconds east of Greenwich."""
     minutes, seconds = divmod(abs(east), 60)
     shown = f"{minutes // 60:02d}" + (f":{minutes % 60:02d}" if minutes % 60 or seconds else "")
     shown += f":{seconds:02d}" if seconds else ""
@@ -222,21 +229,21 @@ SETTINGS: Final = {
     "xmlbinary": "base64",
     "xmloption": "content",
 }
-"""What SHOW shows at first. None of them changes an answer here but those of CHANGING."""
-FIXED: Final = {
+"""Initial values. Only those in ``NAMES`` change results."""
+FIXED_SETTINGS: Final = {
     "client_encoding": ("utf8", "utf-8", "unicode", "sql_ascii"),
     "standard_conforming_strings": ("on", "true", "1"),
 }
-"""Settings that would change answers: those values that say what is so anyhow."""
-NAMED: Final = frozenset(
+"""Settings that would change results, with the only values that are accepted."""
+NON_BOOLEAN_SETTINGS: Final = frozenset(
     {"synchronous_commit", "constraint_exclusion", "debug_parallel_query", "is_superuser"}
 )
-"""Settings that have other values than on and off."""
-ROLES: Final = frozenset({"role", "is_superuser", "session_authorization"})
+"""Settings whose values are not only on and off."""
+ROLE_SETTINGS: Final = frozenset({"role", "is_superuser", "session_authorization"})
 
 
-def of_asker(asker: Asker, rights: Rights) -> dict[str, str]:
-    """The settings that say who asks."""
+def role_settings(asker: Asker, rights: Privileges) -> dict[str, str]:
+    """Return the settings that depend on the session's role."""
     return {
         "is_superuser": "on" if rights.is_superuser(asker.user) else "off",
         "session_authorization": asker.login,
@@ -244,50 +251,50 @@ def of_asker(asker: Asker, rights: Rights) -> dict[str, str]:
     }
 
 
-def shown(engine: Engine, name: str) -> str:
-    """What SHOW shows of a setting."""
-    if name in ROLES:
-        return of_asker(engine.catalog.asker, engine.catalog.rights)[name]
+def effective_value(engine: Engine, name: str) -> str:
+    """Return the value that SHOW returns."""
+    if name in ROLE_SETTINGS:
+        return role_settings(engine.catalog.asker, engine.catalog.privileges)[name]
     if name == "transaction_read_only":
-        return "on" if engine.transactions.read_only else "off"
-    given = engine.settings.get(name, SETTINGS.get(name, ""))
-    most = 0 if engine.sessions is None else engine.sessions.memory_bound
-    return in_force(given, most) if name == SETTING else given
+        return "on" if engine.transactions.is_read_only else "off"
+    setting = engine.settings.get(name, SETTINGS.get(name, ""))
+    bound = 0 if engine.sessions is None else engine.sessions.memory_bound
+    return effective_limit(setting, bound) if name == SETTING else setting
 
 
 def check_value(engine: Engine, name: str, value: str, span: Span) -> None:
-    """Refuse a value that SET would refuse."""
+    """Raise the error that SET raises for an invalid value."""
     if name in SETTINGS:
-        given_value(engine, ast.Set(name, (value,), span))
+        new_value(engine, ast.Set(name, (value,), span))
 
 
-def given_value(engine: Engine, statement: ast.Set) -> str | None:
-    """What SET gives; None where that is what the setting is by itself."""
+def new_value(engine: Engine, statement: ast.Set) -> str | None:
+    """Return the value that SET stores; None for the initial value."""
     name, value = statement.name, ", ".join(statement.values)
     if not statement.values:
         return None
-    if name in NAMES:
-        found = meant(name, value, shown(engine, name), statement.span)
+    if name in STYLE_SETTINGS:
+        found = normalize(name, value, effective_value(engine, name), statement.span)
         return None if found == SETTINGS[name] else found
-    if SETTINGS.get(name) in ("on", "off") and name not in (*NAMED, *FIXED):
-        return switched(name, value, statement.span)
-    if name in CHECKED:
-        return checked(name, value, statement.span)
+    if SETTINGS.get(name) in ("on", "off") and name not in (*NON_BOOLEAN_SETTINGS, *FIXED_SETTINGS):
+        return parse_boolean(name, value, statement.span)
+    if name in VALIDATED_SETTINGS:
+        return validate(name, value, statement.span)
     if name == SETTING:
-        statement_limit(name, value, statement.span)
-    if name in FIXED and value.lower() not in FIXED[name]:
+        parse_statement_limit(name, value, statement.span)
+    if name in FIXED_SETTINGS and value.lower() not in FIXED_SETTINGS[name]:
         raise NotSupportedError(
             f"{name} = {value} is not supported", span=statement.span, hint=f"it is {SETTINGS[name]}"
         )
     return value
 
 
-def settle(engine: Engine, undo: Callable[[], object], local: str) -> None:
-    """Have a setting be taken back with its transaction; if it is ``local``, at the end of it anyhow."""
-    if not engine.transactions.idle:
-        engine.transactions.settled.note(engine.transactions.depth, undo)
+def revert_at_rollback(engine: Engine, undo: Callable[[], object], local: str) -> None:
+    """Revert a setting when its transaction rolls back; with ``local``, when it ends in any way."""
+    if not engine.transactions.is_idle:
+        engine.transactions.setting_changes.add(engine.transactions.depth, undo)
     if not local:
         return
     if engine.transactions.state is State.NONE:
         warn(engine, f"{local} can only be used in transaction blocks", "25P01")
-    engine.transactions.settled.until_end(undo)
+    engine.transactions.setting_changes.add_local(undo)

@@ -11,72 +11,79 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from kpg.api.result import Result, listing
-from kpg.compiler.catalog.access_control import key_of
+from kpg.compiler.catalog.access_control import relation_key
 from kpg.compiler.catalog.entries import TableEntry, did_you_mean
-from kpg.compiler.qualified_names import USUAL_PATH, path_of
+from kpg.compiler.qualified_names import DEFAULT_SEARCH_PATH, parse_search_path
 from kpg.compiler.sql.parse import statements
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse
-from kpg.compiler.sql.parse.session_statements import with_values
+from kpg.compiler.sql.parse.session_statements import substitute_arguments
 from kpg.compiler.sql.parse.statements import Select, Statement
 from kpg.compiler.system.pg_index import indexes
-from kpg.execute.definitions.ddl import end
-from kpg.execute.queries.cursors import forget, listed
-from kpg.postgres.privileges import refuse_refresh
+from kpg.execute.definitions.ddl import drop_temporary
+from kpg.execute.queries.cursors import close_all, list_cursors
+from kpg.postgres.privileges import require_view_owner
 from kpg.postgres.roles import set_role
 from kpg.runtime.errors import InterfaceError, ProgrammingError, Span
 from kpg.runtime.types import TEXT
 from kpg.session.engine import Engine
-from kpg.session.locks import SHOWN
-from kpg.session.notices import say_skipped, warn
+from kpg.session.locks import LISTED_MODES
+from kpg.session.notices import notice_skipped, warn
 from kpg.session.setting_values import (
     ISOLATION,
     SETTINGS,
-    given_value,
-    settle,
-    shown,
-    switched,
+    effective_value,
+    new_value,
+    parse_boolean,
+    revert_at_rollback,
 )
 from kpg.session.transaction import State
-from kpg.session.undo import deferral, putting_back
+from kpg.session.undo import make_deferral_restorer, make_restorer
 
 if TYPE_CHECKING:
-    from kpg.api.view import Maintained
+    from kpg.api.view import MaintainedView
 
 
-UNCHANGEABLE: Final = frozenset({"server_version", "server_version_num", "server_encoding", "is_superuser"})
+READ_ONLY_SETTINGS: Final = frozenset(
+    {"server_version", "server_version_num", "server_encoding", "is_superuser"}
+)
 
 
 def show(engine: Engine, statement: ast.Show) -> Result:
-    """SHOW of a setting, or of all."""
+    """Run SHOW of a setting, or of all."""
     name = statement.name
     if name == "all":
         names = sorted(SETTINGS)
-        return listing({"name": (TEXT, names), "setting": (TEXT, [shown(engine, one) for one in names])})
+        return listing(
+            {
+                "name": (TEXT, names),
+                "setting": (TEXT, [effective_value(engine, setting) for setting in names]),
+            }
+        )
     if name not in SETTINGS and name not in engine.settings:
         raise _unknown(name, statement.span)
-    return listing({name: (TEXT, [shown(engine, name)])})
+    return listing({name: (TEXT, [effective_value(engine, name)])})
 
 
 def notify(engine: Engine, statement: ast.Notify) -> None:
-    """NOTIFY."""
+    """Run NOTIFY."""
     transactions = engine.transactions
-    transactions.box(engine.channels).notify(statement.channel, statement.payload, transactions.depth)
+    transactions.get_mailbox(engine.channels).notify(statement.channel, statement.payload, transactions.depth)
 
 
 def listen(engine: Engine, statement: ast.Listen) -> None:
-    """LISTEN and UNLISTEN."""
+    """Run LISTEN or UNLISTEN."""
     transactions = engine.transactions
-    box = transactions.box(engine.channels)
-    (box.listen if statement.begins else box.unlisten)(statement.channel, transactions.depth)
+    box = transactions.get_mailbox(engine.channels)
+    (box.listen if statement.listens else box.unlisten)(statement.channel, transactions.depth)
 
 
 def deallocate(engine: Engine, statement: ast.Deallocate) -> None:
-    """DEALLOCATE of a prepared statement, or of all."""
+    """Run DEALLOCATE of a prepared statement, or of all."""
     name = statement.name
     if not name:
-        engine.prepared.clear()
-    elif not engine.prepared.drop(name):
+        engine.prepared_statements.clear()
+    elif not engine.prepared_statements.drop(name):
         raise ProgrammingError(f'prepared statement "{name}" does not exist', span=statement.span)
 
 
@@ -88,7 +95,7 @@ def _unknown(name: str, span: Span) -> ProgrammingError:
 
 
 def set_setting(engine: Engine, statement: ast.Set) -> None:
-    """SET of a setting, and RESET."""
+    """Run SET of a setting, or RESET."""
     name = statement.name
     if not name:
         _reset_all(engine)
@@ -99,29 +106,29 @@ def set_setting(engine: Engine, statement: ast.Set) -> None:
         warn(engine, "SET LOCAL can only be used in transaction blocks", "25P01")
         return
     if name in ("default_transaction_read_only", "transaction_read_only"):
-        _set_reading(engine, name, statement)
+        _set_read_only(engine, name, statement)
         return
     if name in ("role", "session_authorization"):
-        whom = "" if statement.values in ((), ("none",)) else statement.values[0]
-        set_role(engine, ast.SetRole(whom, name != "role", statement.local, statement.span))
+        role = "" if statement.values in ((), ("none",)) else statement.values[0]
+        set_role(engine, ast.SetRole(role, name != "role", statement.local, statement.span))
         return
     if name == ISOLATION:
-        if (level := given_value(engine, statement)) and engine.transactions.isolate is not None:
-            engine.transactions.isolate(level)
+        if (level := new_value(engine, statement)) and engine.transactions.set_isolation_level is not None:
+            engine.transactions.set_isolation_level(level)
         return
-    if name in UNCHANGEABLE:
+    if name in READ_ONLY_SETTINGS:
         raise ProgrammingError(f'setting "{name}" cannot be changed', span=statement.span)
-    put_back, path = putting_back(engine.settings, name), engine.catalog.search_path
+    restore, path = make_restorer(engine.settings, name), engine.catalog.search_path
 
     def undo() -> None:
-        put_back()
+        restore()
         if name == "search_path":
             engine.catalog.search_path = path
 
-    settle(engine, undo, "SET LOCAL" if statement.local else "")
+    revert_at_rollback(engine, undo, "SET LOCAL" if statement.local else "")
     if name == "search_path":
         _set_path(engine, statement)
-    value = given_value(engine, statement)
+    value = new_value(engine, statement)
     if value is None and "." not in name:
         engine.settings.pop(name, None)
     else:
@@ -129,55 +136,57 @@ def set_setting(engine: Engine, statement: ast.Set) -> None:
 
 
 def _reset_all(engine: Engine) -> None:
-    own = {one: "" for one in engine.settings if "." in one}
+    custom = {setting: "" for setting in engine.settings if "." in setting}
     engine.settings.clear()
-    engine.settings.update(own)
-    engine.catalog.search_path = USUAL_PATH
-    engine.transactions.reads_only(default=False)
+    engine.settings.update(custom)
+    engine.catalog.search_path = DEFAULT_SEARCH_PATH
+    engine.transactions.set_default_read_only(default=False)
 
 
-def _set_reading(engine: Engine, name: str, statement: ast.Set) -> None:
+def _set_read_only(engine: Engine, name: str, statement: ast.Set) -> None:
 
-    value = switched(name, ", ".join(statement.values) or "off", statement.span)
+    value = parse_boolean(name, ", ".join(statement.values) or "off", statement.span)
     if name == "default_transaction_read_only":
-        set_default(engine, value)
-    elif not engine.transactions.idle:
-        engine.transactions.read_only = value == "on"
+        set_default_read_only(engine, value)
+    elif not engine.transactions.is_idle:
+        engine.transactions.is_read_only = value == "on"
 
 
 def _set_path(engine: Engine, statement: ast.Set) -> None:
-    """As in Postgres, schemas that do not exist are passed over; no schema at all, as in dumps, is public."""
+    """Set the search path. As in Postgres, missing schemas are ignored; an empty path means public."""
     given = statement.values
-    engine.catalog.search_path = path_of(", ".join(given)) if given else USUAL_PATH
+    engine.catalog.search_path = parse_search_path(", ".join(given)) if given else DEFAULT_SEARCH_PATH
 
 
 def set_constraints(engine: Engine, statement: ast.SetConstraints) -> None:
-    """SET CONSTRAINTS."""
+    """Run SET CONSTRAINTS."""
     references = engine.tables.foreign_keys
-    known = {link.key.name.lower(): link.key for link in references.all()}
+    known = {link.key.name.lower(): link.key for link in references.all_keys()}
     for name in statement.names:
         if name.lower() not in known:
             raise ProgrammingError(f'constraint "{name}" does not exist', span=statement.span)
         if not known[name.lower()].deferrable:
             raise ProgrammingError(f'constraint "{name}" is not deferrable', span=statement.span)
-    if engine.transactions.idle:
+    if engine.transactions.is_idle:
         return
     names = {name.lower() for name in statement.names} or set(known)
-    engine.transactions.settled.note(engine.transactions.depth, deferral(engine.tables.foreign_keys))
+    engine.transactions.setting_changes.add(
+        engine.transactions.depth, make_deferral_restorer(engine.tables.foreign_keys)
+    )
     references.defer(names, deferred=statement.deferred)
     if not statement.deferred:
-        references.settle(committing=False)
+        references.check_foreign_keys(at_commit=False)
 
 
 def prepare(engine: Engine, statement: ast.Prepare) -> None:
-    """PREPARE."""
-    engine.prepared.check_free(statement.name, statement.span)
+    """Run PREPARE."""
+    engine.prepared_statements.check_name_free(statement.name, statement.span)
     parse(statement.text)
-    engine.prepared[statement.name] = statement
+    engine.prepared_statements[statement.name] = statement
 
 
 def check_query(text: str, span: Span) -> None:
-    """ProgrammingError unless a prepared statement is a query."""
+    """Raise ProgrammingError unless a prepared statement is a query."""
     (parsed,) = parse(text)
     if not isinstance(parsed, Select):
         error = ProgrammingError("prepared statement is not a SELECT", span=span)
@@ -185,186 +194,189 @@ def check_query(text: str, span: Span) -> None:
         raise error
 
 
-def execute_prepared(engine: Engine, statement: ast.Execute) -> "Result | Maintained | None":
-    """EXECUTE."""
-    with engine.transactions.undoing():
-        bound = executed(engine, statement)
-    return engine.nested.execute(engine, bound)
+def execute_prepared(engine: Engine, statement: ast.Execute) -> "Result | MaintainedView | None":
+    """Run EXECUTE."""
+    with engine.transactions.failing_on_error():
+        bound = expand_execute(engine, statement)
+    return engine.nested_execution.execute(engine, bound)
 
 
-def executed(engine: Engine, statement: ast.Execute) -> Statement:
-    """What EXECUTE runs: the statement that was prepared, with its values, within what stands around it."""
+def expand_execute(engine: Engine, statement: ast.Execute) -> Statement:
+    """Return the statement that EXECUTE runs: the prepared one with values, within the surrounding statement."""
 
-    found = engine.prepared.find(engine, statement.name)
+    found = engine.prepared_statements.find(engine, statement.name)
     if found is None:
         raise ProgrammingError(f'prepared statement "{statement.name}" does not exist', span=statement.span)
-    before, behind = statement.around
+    before, behind = statement.enclosing_text
     if before and before.split()[0].lower() == "create":
         check_query(found.text, statement.span)
     (parsed,) = parse(f"{before}{found.text}{behind}" if before else found.text)
-    return with_values(parsed, statement.values, found.types)
+    return substitute_arguments(parsed, statement.values, found.types)
 
 
-Changing = statements.Insert | statements.Delete | statements.Update | statements.Merge | statements.CopyFrom
+WriteStatement = (
+    statements.Insert | statements.Delete | statements.Update | statements.Merge | statements.CopyFrom
+)
 TRUE: Final = ("on", "true", "yes", "1", "t", "y")
 
 
-def verb_of(statement: object) -> str:
-    """What a statement is called: ``CREATE TABLE`` for ``CreateTable``."""
+def command_tag(statement: object) -> str:
+    """Return the command tag of a statement: ``CREATE TABLE`` for ``CreateTable``."""
     if isinstance(statement, statements.Drop):
         return f"DROP {statement.kind}"
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(statement).__name__).upper()
 
 
-def refused(engine: Engine, statement: object) -> None:
-    """InterfaceError, the transaction being rolled back, for a statement that would change something."""
-    with engine.transactions.undoing():
-        error = InterfaceError(f"cannot execute {verb_of(statement)} in a read-only transaction")
+def refuse_write(engine: Engine, statement: object) -> None:
+    """Raise InterfaceError for a write in a read-only transaction, which is rolled back."""
+    with engine.transactions.failing_on_error():
+        error = InterfaceError(f"cannot execute {command_tag(statement)} in a read-only transaction")
         error.sqlstate = "25006"
         raise error
 
 
 @contextmanager
-def into_temporary(engine: Engine, statement: statements.Statement) -> Iterator[None]:
-    """Temporary tables may be changed all the same; InterfaceError for a change of others."""
-    name = statement.table if isinstance(statement, Changing) else ""
+def allow_temporary(engine: Engine, statement: statements.Statement) -> Iterator[None]:
+    """Allow a write to a temporary table in a read-only transaction; InterfaceError for other writes."""
+    name = statement.table if isinstance(statement, WriteStatement) else ""
     entry = engine.catalog.find(name) if name else None
-    if entry is None or not entry.name.startswith(f"{engine.catalog.temporary}."):
-        refused(engine, statement)
+    if entry is None or not entry.name.startswith(f"{engine.catalog.temporary_schema}."):
+        refuse_write(engine, statement)
     transactions = engine.transactions
-    transactions.read_only = False
+    transactions.is_read_only = False
     try:
         yield
     finally:
-        transactions.read_only = True
+        transactions.is_read_only = True
 
 
-def set_modes(engine: Engine, statement: ast.SetTransaction) -> None:
-    """SET TRANSACTION, and SET SESSION CHARACTERISTICS, which is about transactions to come."""
+def set_transaction_modes(engine: Engine, statement: ast.SetTransaction) -> None:
+    """Run SET TRANSACTION or SET SESSION CHARACTERISTICS, which applies to later transactions."""
     transactions = engine.transactions
     if statement.snapshot:
         if engine.sessions is None:
-            raise InterfaceError("only sessions have snapshots", hint="begin by db.session()")
-        engine.sessions.join(statement.snapshot)
+            raise InterfaceError("only sessions have snapshots", hint="open a session with db.session()")
+        engine.sessions.import_snapshot(statement.snapshot)
     elif statement.session:
         if statement.read_only is not None:
-            set_default(engine, "on" if statement.read_only else "off")
+            set_default_read_only(engine, "on" if statement.read_only else "off")
         if statement.level:
             engine.settings["default_transaction_isolation"] = statement.level
-    elif statement.read_only is not None and not transactions.idle:
-        transactions.read_only = statement.read_only
+    elif statement.read_only is not None and not transactions.is_idle:
+        transactions.is_read_only = statement.read_only
 
 
-def set_default(engine: Engine, value: str) -> None:
-    """SET default_transaction_read_only."""
+def set_default_read_only(engine: Engine, value: str) -> None:
+    """Run SET default_transaction_read_only."""
     reads_only = value.lower() in TRUE
     engine.settings["default_transaction_read_only"] = "on" if reads_only else "off"
-    engine.transactions.reads_only(default=reads_only)
+    engine.transactions.set_default_read_only(default=reads_only)
 
 
 Row = tuple[int | str | None, ...]
-LOW: Final = 2**32 - 1
+LOW_BITS: Final = 2**32 - 1
 
 
-def session_rows(engine: "Engine", what: str) -> Iterable[Row]:
-    """The rows of a kind."""
-    match what:
+def session_rows(engine: "Engine", kind: str) -> Iterable[Row]:
+    """Return the rows of a system relation on the session."""
+    match kind:
         case "cursors":
-            return listed(engine)
+            return list_cursors(engine)
         case "prepared":
-            return _prepared(engine)
+            return _prepared_rows(engine)
         case "locks":
-            return _locks(engine)
+            return _lock_rows(engine)
         case "uses":
-            return engine.views.uses()
+            return engine.views.read_pairs()
         case "rows":
-            return [(entry.name, engine.statistics.rows(entry.name)) for entry in _tables(engine)]
+            return [(entry.name, engine.statistics.rows(entry.name)) for entry in _table_entries(engine)]
         case "changes":
-            return [(one.name, *_changes(engine, one.name)) for one in _tables(engine)]
+            return [
+                (table_entry.name, *_row_changes(engine, table_entry.name))
+                for table_entry in _table_entries(engine)
+            ]
         case _:
-            return [(name, shown(engine, name)) for name in sorted({*SETTINGS, *engine.settings})]
+            return [(name, effective_value(engine, name)) for name in sorted({*SETTINGS, *engine.settings})]
 
 
-def _tables(engine: "Engine") -> Iterable["TableEntry"]:
+def _table_entries(engine: "Engine") -> Iterable["TableEntry"]:
 
     return [entry for entry in engine.catalog if isinstance(entry, TableEntry)]
 
 
-def _changes(engine: "Engine", name: str) -> tuple[int, int, int]:
-    """How many rows of a table came, were changed and went."""
+def _row_changes(engine: "Engine", name: str) -> tuple[int, int, int]:
+    """Return the numbers of inserted, updated and deleted rows of a table."""
     table = engine.find_table(name)
     return (0, 0, 0) if table is None else (table.tally.inserted, table.tally.updated, table.tally.deleted)
 
 
-def _locks(engine: "Engine") -> Iterable[Row]:
-    """Locks: a table or none, a rowid, two numbers and which kind of advisory lock it is, then of all kinds
-    the session, the mode, and whether it has it.
-    """
+def _lock_rows(engine: "Engine") -> Iterable[Row]:
+    """Yield table, rowid, two numbers and the kind of an advisory lock, session, mode, granted."""
     if engine.used_locks is None:
         return
-    for key, number, mode, granted in engine.locks.listed():
+    for key, number, mode, granted in engine.locks.list_locks():
         first, *more = key
-        shown, has = SHOWN.get(mode, mode), str(granted).lower()
+        shown, has = LISTED_MODES.get(mode, mode), str(granted).lower()
         if isinstance(first, str):
             yield first, int(more[0]) if more else None, None, None, None, number, shown, has
             continue
-        high, low = (first, int(more[0])) if more else (first >> 32 & LOW, first)
-        yield None, None, high & LOW, low & LOW, len(key), number, shown, has
+        high, low = (first, int(more[0])) if more else (first >> 32 & LOW_BITS, first)
+        yield None, None, high & LOW_BITS, low & LOW_BITS, len(key), number, shown, has
 
 
-def _prepared(engine: "Engine") -> Iterable[Row]:
-    for one, by_sql in engine.prepared.all(engine):
-        place = one.span
-        types = "{" + ",".join(one.types) + "}"
-        yield one.name, place.source[place.start : place.end], types, int(by_sql)
+def _prepared_rows(engine: "Engine") -> Iterable[Row]:
+    for statement, by_sql in engine.prepared_statements.named_statements(engine):
+        place = statement.span
+        types = "{" + ",".join(statement.types) + "}"
+        yield statement.name, place.source[place.start : place.end], types, int(by_sql)
 
 
-def accept(engine: Engine, statement: ast.Accepted) -> None:
-    """VACUUM, ANALYZE, REFRESH, REINDEX, CHECKPOINT, DISCARD and what asks for nothing here."""
-    for fact, state in statement.skipped:
-        say_skipped(engine, fact, state)
-    what = statement.what
+def run_maintenance(engine: Engine, statement: ast.Utility) -> None:
+    """Run VACUUM, ANALYZE, REFRESH, REINDEX, CHECKPOINT, DISCARD, or a statement without effect."""
+    for fact, state in statement.notices:
+        notice_skipped(engine, fact, state)
+    what = statement.command
     transactions = engine.transactions
-    inside = transactions.state is not State.NONE and not transactions.implicit
-    if inside and (what == "VACUUM" or (what == "DISCARD" and statement.part == "ALL")):
+    inside = transactions.state is not State.NONE and not transactions.is_implicit
+    if inside and (what == "VACUUM" or (what == "DISCARD" and statement.option == "ALL")):
         name = "DISCARD ALL" if what == "DISCARD" else what
         _refuse(f"{name} cannot run inside a transaction block", "25001")
     for relation in statement.relations:
-        if what == "REINDEX" and statement.part != "TABLE":
-            if statement.part == "INDEX":
+        if what == "REINDEX" and statement.option != "TABLE":
+            if statement.option == "INDEX":
                 _check_index(engine, relation, statement)
             continue
         engine.catalog.get(relation, statement.span)
-        if what == "REFRESH" and engine.catalog.is_limited:
-            refuse_refresh(engine.catalog, relation, statement.span)
+        if what == "REFRESH" and engine.catalog.checks_privileges:
+            require_view_owner(engine.catalog, relation, statement.span)
     if what in ("VACUUM", "ANALYZE", "ANALYSE"):
-        _tidy(engine, statement)
-    if what == "CHECKPOINT" and engine.keeper is not None:
+        _vacuum(engine, statement)
+    if what == "CHECKPOINT" and engine.write_ahead_log is not None:
         engine.refuse_in_transaction("CHECKPOINT")
-        engine.keeper.checkpoint()
+        engine.write_ahead_log.checkpoint()
     if what == "DISCARD":
-        _discard(engine, statement.part)
+        _discard(engine, statement.option)
 
 
-def _tidy(engine: Engine, statement: ast.Accepted) -> None:
-    """VACUUM: rows and traces, of one database all, and its log; ANALYZE: statements are planned anew."""
+def _vacuum(engine: Engine, statement: ast.Utility) -> None:
+    """Run VACUUM, for the whole database including its log, or ANALYZE, which invalidates cached plans."""
     catalog = engine.catalog
-    named = [catalog.get(relation, statement.span).name for relation in statement.relations]
-    wanted = []
-    for name in named or [entry.name for entry in catalog]:
-        if not catalog.is_limited or catalog.rights.owns(catalog.asker.user, key_of(name)):
-            wanted.append(name)
-        elif named:
-            warn(engine, f'permission denied to {statement.what.lower()} "{name}", skipping it')
-    if statement.what != "VACUUM" or statement.part == "ANALYZE":
-        catalog.version += 1  # the sizes of tables are known at any time: plans are not made for other ones
-    if statement.what != "VACUUM":
+    relations = [catalog.get(relation, statement.span).name for relation in statement.relations]
+    permitted = []
+    for name in relations or [entry.name for entry in catalog]:
+        if not catalog.checks_privileges or catalog.privileges.owns(catalog.asker.user, relation_key(name)):
+            permitted.append(name)
+        elif relations:
+            warn(engine, f'permission denied to {statement.command.lower()} "{name}", skipping it')
+    if statement.command != "VACUUM" or statement.option == "ANALYZE":
+        catalog.version += 1  # table sizes are always exact; the new version invalidates cached plans
+    if statement.command != "VACUUM":
         return
     if engine.executor.has_pending:
         _refuse("VACUUM cannot run inside a transaction block", "25001")
-    engine.executor.vacuum(frozenset(wanted))
-    if engine.keeper is not None and not named and not catalog.is_limited:
-        engine.keeper.checkpoint()
+    engine.executor.vacuum(frozenset(permitted))
+    if engine.write_ahead_log is not None and not relations and not catalog.checks_privileges:
+        engine.write_ahead_log.checkpoint()
 
 
 def _refuse(message: str, state: str) -> None:
@@ -373,25 +385,23 @@ def _refuse(message: str, state: str) -> None:
     raise error
 
 
-def _check_index(engine: Engine, name: str, statement: ast.Accepted) -> None:
-    """ProgrammingError if there is no index of a name."""
+def _check_index(engine: Engine, name: str, statement: ast.Utility) -> None:
+    """Raise ProgrammingError if there is no index of that name."""
 
     plain = name.rpartition(".")[2].lower()
-    if not any(known.name.rpartition(".")[2].lower() == plain for known in indexes(engine.catalog)):
+    if not any(index.name.rpartition(".")[2].lower() == plain for index in indexes(engine.catalog)):
         raise ProgrammingError(f'relation "{name}" does not exist', span=statement.span)
 
 
 def _discard(engine: Engine, part: str) -> None:
-    """Forget what the session has, or a part of it."""
-
     if part in ("ALL", "SEQUENCES") and engine.used_sequences is not None:
-        engine.sequences.unask()
+        engine.sequences.forget_session()
     if part in ("ALL", "TEMP"):
-        end(engine)
+        drop_temporary(engine)
     if part != "ALL":
         return
-    forget(engine, engine.catalog.asker.number)
-    engine.prepared.clear()
+    close_all(engine, engine.catalog.asker.number)
+    engine.prepared_statements.clear()
     place = Span("", 0, 0)
     set_setting(engine, ast.Set("", (), place))
     set_role(engine, ast.SetRole("", True, False, place))

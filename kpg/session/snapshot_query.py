@@ -1,23 +1,25 @@
 """Snapshot queries: a long query runs in a forked child, on the child's copy-on-write snapshot of memory.
 
-A query that only reads gives up at a safe point when it has run for `SLICE` and other sessions wait. Then the
-process forks. The child runs the query again, from its beginning, and sends the answer through a pipe. The
-statement is aside meanwhile (``scheduler``), and other sessions use the engine.
+A query that only reads stops at a safe point when it has run for `SLICE` and other sessions wait.
+Then the process forks. The child runs the query again, from its beginning, and sends the answer
+through a pipe. The statement is outside the monitor meanwhile (``scheduler``), and other sessions
+use the engine.
 
-* The answer is as of the epoch of the fork: what others commit meanwhile changes only the parent's memory.
-* The child sends words. Codes below the fork's number of strings mean the same in both processes. The child
-  sends the strings of all other codes, and the parent interns them.
-* Only a statement leaves that has read no rows yet, and taken no lock, whose transaction has changed nothing,
-  and that calls no Python function of a user, which may need other threads (``Slices.may_read_outside``).
-* A statement that reads again after its answer is undone if the epoch has changed (``Engine.answered``). It
-  then runs inside.
+* The answer is as of the epoch of the fork: later commits change only the parent's memory.
+* The child sends words. Codes below the fork's number of strings mean the same in both processes.
+  The child sends the strings of all other codes, and the parent interns them.
+* Only a statement leaves that has read no rows yet, and taken no lock, whose transaction has
+  changed nothing, and that calls no Python function of a user, which may need other threads
+  (``TimeSlices.may_read_outside``).
+* A statement that reads again after its answer is undone if the epoch has changed
+  (``Engine.answered_epoch``). It then runs inside.
 
-The child holds nothing that belongs to the server. It closes all inherited files except the pipe, keeps only
-the forking thread, ignores the signals that stop a server, and dies with that thread (PR_SET_PDEATHSIG).
-Linux only; elsewhere every query runs inside.
+The child holds nothing that belongs to the server. It closes all inherited files except the pipe,
+keeps only the forking thread, ignores the signals that stop a server, and dies with that thread
+(PR_SET_PDEATHSIG). Linux only; elsewhere every query runs inside.
 
-Source: A. Kemper and T. Neumann, "HyPer: a hybrid OLTP&OLAP main memory database system based on virtual
-memory snapshots", ICDE 2011.
+Source: A. Kemper and T. Neumann, "HyPer: a hybrid OLTP&OLAP main memory database system based on
+virtual memory snapshots", ICDE 2011.
 """
 
 import ctypes
@@ -37,44 +39,48 @@ from typing import Any, Final, NamedTuple, NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.execute.queries.query_plan import Planned, calls_own_functions
+from kpg.execute.queries.query_plan import PlannedStatement, calls_user_functions
 from kpg.runtime.errors import InternalError, OperationalError
-from kpg.session.cancel import Cancellation, Limits
+from kpg.session.cancel import Cancellation, StatementLimits
 from kpg.session.engine import Engine
 from kpg.session.group_commit import SessionState
-from kpg.session.memory_limit import relieved
-from kpg.session.scheduler import Running, Slices
+from kpg.session.memory_limit import release_memory
+from kpg.session.scheduler import RunningStatement, TimeSlices
 
 Words = NDArray[np.int64]
 Rows = tuple[Words, Words]
-"""Rows ``int64[w, n]``, and how often there is each."""
+"""Rows ``int64[w, n]`` and their multiplicities."""
 
 SLICE: Final = 0.05
-"""Seconds for which a query keeps other sessions waiting, beside those that the last fork took."""
-LOOK: Final = 10
-"""Milliseconds between two looks at whether a statement whose child works has to end."""
+"""Seconds for which a query may keep other sessions waiting, in addition to the duration of the last
+fork.
+"""
+POLL_INTERVAL: Final = 10
+"""Seconds between two checks of the limits of a statement whose child runs."""
 DEATH_SIGNAL: Final = 1
-"""PR_SET_PDEATHSIG of prctl(2): the signal comes when the forking thread, or its process, ends."""
-STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that a terminal or a service manager sends to the children of a server, too: its parent ends it."""
-FIRST_TO_GO: Final = "800"
-"""Where memory is short, the system ends a child (oom_score_adj) before the server."""
+"""PR_SET_PDEATHSIG of prctl(2): signal sent when the forking thread or its process ends."""
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that a terminal or a service manager also sends to a server's children: the parent ends
+them.
+"""
+OOM_SCORE: Final = "800"
+"""oom_score_adj of a child: short of memory, the system ends it before the server."""
 STANDARD_ERROR: Final = 2
-SIZE: Final = struct.Struct("<q")
+SIZE_FORMAT: Final = struct.Struct("<q")
 
 
-class GivenUp(BaseException):
-    """The present query is given up: a child runs it."""
+class QueryHandover(BaseException):
+    """Ends the query in this process, as a child will run it."""
 
 
 class LostQueryError(OperationalError):
-    """The child that ran a query has ended without an answer."""
+    """The child process ended without a result."""
 
     sqlstate = "58000"
 
 
-class Answer(NamedTuple):
-    """What a child sends: rows, and the strings of the codes that are new, in order."""
+class ChildResult(NamedTuple):
+    """Rows, and the strings of new dictionary codes, in order of the codes."""
 
     data: Words
     diff: Words
@@ -83,80 +89,84 @@ class Answer(NamedTuple):
     text: NDArray[np.uint8]
 
 
-class QueryHub(Protocol):
-    """What snapshot queries need of the session manager."""
+class SnapshotQueryHost(Protocol):
+    """The members of the session manager that snapshot queries use."""
 
     engine: Engine
     cancellation: Cancellation
-    slices: Slices
+    time_slices: TimeSlices
 
-    def keeps_waiting(self, session: SessionState) -> bool:
-        """Return whether other sessions wait while this one has the engine."""
+    def has_others_waiting(self, session: SessionState) -> bool:
+        """Return whether other sessions wait for the engine."""
 
 
 class SnapshotQueries:
-    """The queries of one hub that run in children, ``most`` at once."""
+    """Queries that run in child processes, at most ``max_children`` at once."""
 
-    def __init__(self, hub: QueryHub, most: int) -> None:
+    def __init__(self, session_manager: SnapshotQueryHost, max_children: int) -> None:
         self.children: set[Child] = set()
-        self._hub, self._most = hub, most
-        self._cost = 0.0
-        """Seconds that the last fork took."""
-        if most and hub.engine.workers is None and sys.platform == "linux":
-            hub.engine.reads_outside = self.rows
+        self._session_manager, self._max_children = session_manager, max_children
+        self._fork_seconds = 0.0
+        """Duration of the last fork in seconds."""
+        if max_children and session_manager.engine.workers is None and sys.platform == "linux":
+            session_manager.engine.query_runner = self.run
 
-    def rows(self, planned: Planned, query: Callable[[], Rows]) -> Rows:
-        """Return the rows of a query: run it here, or in a child if it takes long and others wait."""
-        hub, running = self._hub, self._hub.slices.running
-        if running is None or not running.leaves or hub.engine.interrupt.busy:
+    def run(self, planned: PlannedStatement, query: Callable[[], Rows]) -> Rows:
+        """Return the rows of a query; it moves to a child if it takes long and other sessions wait."""
+        hub, running = self._session_manager, self._session_manager.time_slices.running
+        if running is None or not running.can_leave or hub.engine.interrupt.is_entered:
             return query()
-        earliest = time.monotonic() + SLICE + self._cost
-        hub.cancellation.yields = lambda: self._give_up(running, planned, earliest)
+        earliest = time.monotonic() + SLICE + self._fork_seconds
+        hub.cancellation.on_safe_point = lambda: self._hand_over_if_due(running, planned, earliest)
         try:
             return query()
-        except GivenUp:
+        except QueryHandover:
             pass
         finally:
-            hub.cancellation.yields = None
-        return self._outside(running, planned, query)
+            hub.cancellation.on_safe_point = None
+        return self._run_in_child(running, planned, query)
 
-    def _give_up(self, running: Running, planned: Planned, earliest: float) -> None:
-        """Give the present query up if it may leave; called at safe points."""
-        hub = self._hub
-        if time.monotonic() < earliest or len(self.children) >= self._most:
+    def _hand_over_if_due(
+        self, running: RunningStatement, planned: PlannedStatement, earliest: float
+    ) -> None:
+        """Hand the query over to a child if it may leave; called at safe points."""
+        hub = self._session_manager
+        if time.monotonic() < earliest or len(self.children) >= self._max_children:
             return
-        if hub.keeps_waiting(running.session) and hub.slices.may_read_outside(running):
-            if not calls_own_functions(planned.rel):
-                raise GivenUp
-            hub.cancellation.yields = None
+        if hub.has_others_waiting(running.session) and hub.time_slices.may_read_outside(running):
+            if not calls_user_functions(planned.rel):
+                raise QueryHandover
+            hub.cancellation.on_safe_point = None
 
-    def _outside(self, running: Running, planned: Planned, query: Callable[[], Rows]) -> Rows:
-        engine, session = self._hub.engine, running.session
+    def _run_in_child(
+        self, running: RunningStatement, planned: PlannedStatement, query: Callable[[], Rows]
+    ) -> Rows:
+        engine, session = self._session_manager.engine, running.session
         dictionary, epoch = engine.executor.dictionary, engine.executor.epoch
         known = len(dictionary)
         texts = [place for place, type_ in enumerate(planned.types) if type_.is_interned]
 
-        def work() -> Answer:
-            self._hub.cancellation.memory.begin(session.memory_limit)
+        def compute() -> ChildResult:
+            self._session_manager.cancellation.memory.begin_step(session.memory_limit)
             data, diff = query()
             codes = np.unique(data[texts])
             codes = codes[codes >= known]
             bounds, text = dictionary.parts(codes)
-            return Answer(np.ascontiguousarray(data), np.ascontiguousarray(diff), codes, bounds, text)
+            return ChildResult(np.ascontiguousarray(data), np.ascontiguousarray(diff), codes, bounds, text)
 
         before = time.monotonic()
         try:
-            child = Child(work)
+            child = Child(compute)
         except OSError:
-            return query()  # no memory or no process is to be had
-        self._cost = time.monotonic() - before
+            return query()  # no memory or no process is available
+        self._fork_seconds = time.monotonic() - before
         self.children.add(child)
         try:
-            answer = self._hub.slices.read_outside(running, child.answer)
+            answer = self._session_manager.time_slices.read_outside(running, child.result)
         finally:
             self.children.discard(child)
-            child.end()
-        engine.answered = epoch
+            child.kill()
+        engine.answered_epoch = epoch
         if answer.codes.size:
             codes = dictionary.intern_parts(answer.bounds, answer.text)
             for place in texts:
@@ -166,14 +176,11 @@ class SnapshotQueries:
 
 
 class Child:
-    """A forked process that does one piece of work and sends what comes of it.
-
-    OSError if there is no process to be had.
-    """
+    """A forked process that runs a function and sends its result. OSError if the fork fails."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
-        self._pipe, telling = os.pipe()
-        self._ended = False
+        self._pipe, write_end = os.pipe()
+        self._is_killed = False
         self._status: int | None = None
         libc, parent = ctypes.CDLL(None), os.getpid()
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -181,62 +188,62 @@ class Child:
             with warnings.catch_warnings():
                 warnings.simplefilter(
                     "ignore", DeprecationWarning
-                )  # other threads hold nothing that it needs
+                )  # the child needs nothing that other threads hold
                 self._pid = os.fork()
             if not self._pid:
-                _work(work, telling, libc, parent, mask)
+                _run_child(work, write_end, libc, parent, mask)
         except OSError:
             os.close(self._pipe)
             raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            os.close(telling)
+            os.close(write_end)
 
-    def answer(self, limits: Limits) -> Any:
-        """Return what the child's work returned, or raise what it raised.
+    def result(self, limits: StatementLimits) -> Any:
+        """Return the result of the child's function, or raise its exception.
 
         Raises:
-            CanceledError: The statement has to end.
-            LostQueryError: The child has ended without an answer.
+            CanceledError: If the statement has to end.
+            LostQueryError: If the child has ended without a result.
         """
-        (count,) = SIZE.unpack(self._read(SIZE.size, limits))
-        sizes = struct.unpack(f"<{count}q", self._read(count * SIZE.size, limits))
+        (count,) = SIZE_FORMAT.unpack(self._read(SIZE_FORMAT.size, limits))
+        sizes = struct.unpack(f"<{count}q", self._read(count * SIZE_FORMAT.size, limits))
         header, *parts = [self._read(size, limits) for size in sizes]
         result, error = pickle.loads(header, buffers=parts)
         if error is not None:
             raise error
         return result
 
-    def end(self) -> None:
-        """Have the child be gone, whether it is done or not."""
-        if not self._ended:
-            self._ended = True
+    def kill(self) -> None:
+        """End the process, whether or not it has finished."""
+        if not self._is_killed:
+            self._is_killed = True
             os.close(self._pipe)
             with suppress(OSError):
                 if self._status is None:
                     os.kill(self._pid, signal.SIGKILL)
                 self._reap(0)
 
-    def _read(self, size: int, limits: Limits) -> memoryview:
+    def _read(self, size: int, limits: StatementLimits) -> memoryview:
         target = np.empty(size, np.uint8).data
         rest, poll = target, select.poll()  # select has no numbers beyond 1,023
         poll.register(self._pipe, select.POLLIN)
         while rest:
             limits.check()
-            if poll.poll(LOOK):
+            if poll.poll(POLL_INTERVAL):
                 count = os.readv(self._pipe, [rest])
                 if not count:
-                    raise self._lost()
+                    raise self._lost_error()
                 rest = rest[count:]
         return target
 
-    def _reap(self, how: int) -> None:
+    def _reap(self, options: int) -> None:
         if self._status is None:
-            with suppress(ChildProcessError):  # somebody else has waited for it
-                pid, status = os.waitpid(self._pid, how)
+            with suppress(ChildProcessError):  # another thread has waited for it
+                pid, status = os.waitpid(self._pid, options)
                 self._status = os.waitstatus_to_exitcode(status) if pid else None
 
-    def _lost(self) -> LostQueryError:
+    def _lost_error(self) -> LostQueryError:
         self._reap(0)
         how = f"was ended by signal {-self._status}" if self._status and self._status < 0 else "has ended"
         return LostQueryError(
@@ -245,42 +252,42 @@ class Child:
         )
 
 
-def _work(work: Callable[[], Any], pipe: int, libc: Any, parent: int, mask: Any) -> NoReturn:
-    """What a child does, and all that it does."""
+def _run_child(work: Callable[[], Any], pipe: int, libc: Any, parent: int, mask: Any) -> NoReturn:
+    """Run the child: compute, send the result and exit."""
     try:
         gc.disable()  # a collection writes to every object, which copies all their pages
         libc.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
         if os.getppid() == parent:
-            _let_go(pipe)
+            _drop_inherited(pipe)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            _send(pipe, _outcome(work))
+            _send(pipe, _run_work(work))
     finally:
         os._exit(0)
 
 
-def _let_go(pipe: int) -> None:
-    """Give up the parent's files, sockets and signal handlers, so that none of them outlives it here."""
+def _drop_inherited(pipe: int) -> None:
+    """Close the parent's files and sockets and reset its signal handlers."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals():
-        if number in STOPPING or callable(signal.getsignal(number)):
-            signal.signal(number, signal.SIG_IGN if number in STOPPING else signal.SIG_DFL)
+        if number in STOP_SIGNALS or callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_IGN if number in STOP_SIGNALS else signal.SIG_DFL)
     for name in os.listdir("/proc/self/fd"):
         if int(name) > STANDARD_ERROR and int(name) != pipe:
             with suppress(OSError):
                 os.close(int(name))
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write(FIRST_TO_GO)
+        file.write(OOM_SCORE)
 
 
-def _outcome(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+def _run_work(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     try:
         return work(), None
     except BaseException as error:
-        return None, _sendable(relieved(error))
+        return None, _make_picklable(release_memory(error))
 
 
-def _sendable(error: BaseException) -> BaseException:
-    """An error as it can be sent: without the operation, or only in words, if that cannot be pickled."""
+def _make_picklable(error: BaseException) -> BaseException:
+    """Return an error that can be pickled: without its operation, or reduced to its message."""
     for attribute in ("", "operation"):
         if attribute in vars(error):
             delattr(error, attribute)
@@ -295,7 +302,7 @@ def _send(pipe: int, outcome: tuple[Any, BaseException | None]) -> None:
     header = pickle.dumps(outcome, 5, buffer_callback=parts.append)
     pieces = [memoryview(header), *(part.raw() for part in parts)]
     sizes = struct.pack(f"<{len(pieces)}q", *map(len, pieces))
-    for piece in (memoryview(SIZE.pack(len(pieces)) + sizes), *pieces):
+    for piece in (memoryview(SIZE_FORMAT.pack(len(pieces)) + sizes), *pieces):
         rest = piece
         while rest:
             rest = rest[os.write(pipe, rest) :]

@@ -19,27 +19,27 @@ from kpg.runtime.handles import Installation
 from kpg.runtime.monitor import Monitor, synchronized
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
-from kpg.session.notification_queue import Guarded, Handler
+from kpg.session.notification_queue import GuardedCallback, Handler
 
 if TYPE_CHECKING:
-    from kpg.session.time_travel import Epoch, Past
+    from kpg.session.time_travel import Epoch, History
 
 Words = NDArray[np.int64]
 Change = tuple[Row, int, int]
-"""A row, the epoch of its change, and how often it appeared (or, negative, went)."""
+"""A row, the epoch of its change, and its multiplicity, negative for deletions."""
 Callback = Callable[[list[Change]], object]
 
 
 @dataclass(eq=False)
-class Mailbox:
-    """What one reader of changes has not read yet."""
+class ChangeQueue:
+    """Changes that one reader has not read yet."""
 
-    waiting: list[Updates] = field(default_factory=list)
+    unread: list[Updates] = field(default_factory=list)
 
 
 @synchronized()
 class Subscription:
-    """A callback that is told of every commit that changes the view, until it is closed."""
+    """A callback that receives the changes of each commit to a view, until it is closed."""
 
     def __init__(
         self,
@@ -49,16 +49,16 @@ class Subscription:
         readers: Words | None = None,
         on_error: Handler | None = None,
     ) -> None:
-        """Of an ego view, ``readers`` are the words of those that it is told of, in order; None: all."""
+        """Subscribe; for an ego view, only to ``readers``, given by sorted words, or to all (None)."""
         self._monitor = feed.monitor
         self._feed = feed
         self.readers = readers
-        self.tell = Guarded(f"a subscriber of view {name}", callback, self.close, on_error)
+        self.deliver = GuardedCallback(f"a subscriber of view {name}", callback, self.close, on_error)
         """Calls the callback."""
 
     def close(self) -> None:
-        """Tell it nothing more; closing twice is allowed."""
-        self._feed.leave(self)
+        """Unsubscribe; closing twice is allowed."""
+        self._feed.unsubscribe(self)
 
     def __enter__(self) -> "Subscription":
         return self
@@ -68,140 +68,139 @@ class Subscription:
 
 
 class Feed:
-    """Who listens to one installed view. Mailboxes end with their readers, subscriptions when closed."""
+    """The listeners of one installed view. Queues end with their readers, subscriptions when closed."""
 
     def __init__(
         self,
         monitor: Monitor,
         executor: Executor,
-        installed: Installation,
+        installation: Installation,
         reader: Reader,
-        past: "Past | None" = None,
+        history: "History | None" = None,
     ) -> None:
         self.monitor = monitor
-        self._past = past
+        self._history = history
         self._executor = executor
-        self._installed = installed
+        self._installation = installation
         self._reader = reader
-        self._mailboxes: list[ref[Mailbox]] = []
-        """Not a WeakSet, which changes in the thread that drops the last reference, at any moment."""
+        self._queues: list[ref[ChangeQueue]] = []
+        """Not a WeakSet: that changes at any moment, in the thread that drops the last reference."""
         self._subscriptions: list[Subscription] = []
-        self._chosen: Words | None = None
-        self._missed: list[Updates] = []
-        """Changes that came with another installation of the view, not yet distributed."""
+        self._readers: Words | None = None
+        self._carried_over: list[Updates] = []
+        """Changes caused by a new installation of the view, not yet distributed."""
 
-    def leave_installation(self) -> Sequence[Updates] | None:
-        """What brings listeners from what they know to no rows, before the installation ends.
-
-        None if nobody listens.
-        """
-        if not self.is_heard():
+    def detach(self) -> Sequence[Updates] | None:
+        """Return the changes that empty the view, before the installation ends; None without listeners."""
+        if not self.has_listeners():
             return None
-        rows, counts = self._installed.rows()
-        gone = Updates.of(rows, (self._executor.epoch,), -counts)
-        return [*self._missed, *self._installed.drain(), gone]
+        rows, counts = self._installation.rows()
+        deletions = Updates.of(rows, (self._executor.epoch,), -counts)
+        return [*self._carried_over, *self._installation.drain(), deletions]
 
-    def move(self, installed: Installation, reader: Reader, left: Sequence[Updates] | None) -> None:
-        """Listen to another installation of the same view, within the commit that makes it.
+    def attach(self, installation: Installation, reader: Reader, detached: Sequence[Updates] | None) -> None:
+        """Follow another installation of the view, within the commit that creates it.
 
-        What it differs by from the one that was left is a change of that commit.
+        Its difference from the former installation is a change of that commit.
         """
-        self._installed, self._reader = installed, reader
-        if left is None:
+        self._installation, self._reader = installation, reader
+        if detached is None:
             return
-        rows, counts = installed.rows()
-        come = Updates.of(rows, (self._executor.epoch,), counts)
-        net = Updates.concat([*left, come]).consolidate()
-        self._missed = [net] if len(net) else []
+        rows, counts = installation.rows()
+        insertions = Updates.of(rows, (self._executor.epoch,), counts)
+        net = Updates.concat([*detached, insertions]).consolidate()
+        self._carried_over = [net] if len(net) else []
         self._listen()
-        self._choose()
+        self._select_readers()
 
-    def mailbox(self) -> Mailbox:
-        """A new mailbox, which collects changes from now on for as long as somebody holds it."""
-        box = Mailbox()
+    def open_queue(self) -> ChangeQueue:
+        """Return a new queue, which collects changes while its reader holds it."""
+        queue = ChangeQueue()
         self._listen()
-        self._mailboxes.append(ref(box))
-        self._choose()
-        return box
+        self._queues.append(ref(queue))
+        self._select_readers()
+        return queue
 
     def subscribe(
         self, callback: Callback, readers: Words | None = None, on_error: Handler | None = None
     ) -> Subscription:
-        """Call ``callback`` with the changes of every commit from now on, at least those of ``readers``."""
-        subscription = Subscription(self, self._installed.name, callback, readers, on_error)
+        """Call ``callback`` with the changes of each commit, at least those of ``readers``."""
+        subscription = Subscription(self, self._installation.name, callback, readers, on_error)
         self._listen()
         self._subscriptions.append(subscription)
-        self._choose()
+        self._select_readers()
         return subscription
 
-    def leave(self, subscription: Subscription) -> None:
-        """Forget a subscription."""
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Remove a subscription."""
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
-            self._choose()
+            self._select_readers()
 
     def changes(self, updates: Sequence[Updates]) -> list[Change]:
-        """Updates as Python rows with epoch and count, in order of time."""
+        """Return updates as Python rows with epoch and multiplicity, in order of time."""
         return self._reader.changes(updates)
 
     def snapshot(self) -> list[Change]:
-        """The present contents as changes at the present epoch."""
-        return self._reader.snapshot(*self._installed.rows(), self._executor.epoch)
+        """Return the contents as changes at the present epoch."""
+        return self._reader.snapshot(*self._installation.rows(), self._executor.epoch)
 
-    def since(self, name: str, epoch: "Epoch") -> list[Change]:
-        """The changes of the view of that name after an epoch or a moment, if they are kept."""
-        return self.changes(self._kept().changes(name, self._installed, epoch))
+    def changes_since(self, name: str, epoch: "Epoch") -> list[Change]:
+        """Return the view's changes after an epoch or a moment, from its history."""
+        return self.changes(self._require_history().changes(name, self._installation, epoch))
 
-    def then(self, name: str, epoch: "Epoch") -> Result:
-        """The contents as of an epoch or a moment, if they are kept."""
-        return self._reader.result(*self._kept().contents(name, self._installed, epoch))
+    def contents_as_of(self, name: str, epoch: "Epoch") -> Result:
+        """Return the view's contents as of an epoch or a moment, from its history."""
+        return self._reader.result(*self._require_history().contents(name, self._installation, epoch))
 
-    def _kept(self) -> "Past":
-        if self._past is None:
-            from kpg.session.time_travel import nothing_kept  # lazy: the start does without it
+    def _require_history(self) -> "History":
+        if self._history is None:
+            from kpg.session.time_travel import no_history_error  # lazy: the start does without it
 
-            raise nothing_kept()
-        return self._past
+            raise no_history_error()
+        return self._history
 
     @property
-    def listeners(self) -> int:
-        """How many subscriptions there are."""
+    def subscription_count(self) -> int:
+        """Number of subscriptions."""
         return len(self._subscriptions)
 
-    def is_heard(self) -> bool:
-        """Whether somebody listens; if not, changes are captured no more."""
-        if self._boxes() or self._subscriptions:
+    def has_listeners(self) -> bool:
+        """Whether there are listeners; without any, capturing changes stops."""
+        if self._live_queues() or self._subscriptions:
             return True
-        if self._installed.watched:
-            self._executor.unwatch(self._installed)
+        if self._installation.is_watched:
+            self._executor.unwatch(self._installation)
         return False
 
     def distribute(self) -> Iterator[tuple[Subscription, list[Change]]]:
-        """Put the last commit's changes into the mailboxes; what subscriptions are to be told is yielded."""
-        updates, self._missed = [*self._missed, *self._installed.drain()], []
-        for box in self._boxes():
-            box.waiting.extend(updates)
+        """Put the last commit's changes into the queues, and yield each subscription with its changes."""
+        updates, self._carried_over = [*self._carried_over, *self._installation.drain()], []
+        for box in self._live_queues():
+            box.unread.extend(updates)
         changes = self.changes(updates) if self._subscriptions else []
         for subscription in list(self._subscriptions) if changes else ():
             yield subscription, changes
 
-    def _boxes(self) -> list[Mailbox]:
-        """The mailboxes that have readers."""
-        found = [box for one in self._mailboxes if (box := one()) is not None]
-        if len(found) < len(self._mailboxes):
-            self._mailboxes = [one for one in self._mailboxes if one() is not None]
-        return found
+    def _live_queues(self) -> list[ChangeQueue]:
+        """Return the queues that still have readers."""
+        queues = [box for reference in self._queues if (box := reference()) is not None]
+        if len(queues) < len(self._queues):
+            self._queues = [reference for reference in self._queues if reference() is not None]
+        return queues
 
     def _listen(self) -> None:
-        if not self._installed.watched:
-            self._executor.watch(self._installed)
-            self._chosen = None
+        if not self._installation.is_watched:
+            self._executor.watch(self._installation)
+            self._readers = None
 
-    def _choose(self) -> None:
-        """Have only those changes be captured that somebody is to be told."""
-        told = [one.readers for one in self._subscriptions if one.readers is not None]
-        every = bool(self._boxes()) or len(told) < len(self._subscriptions)
-        chosen = None if every else np.unique(np.concatenate((np.empty(0, np.int64), *told)))
-        if self._installed.watched and not (chosen is None and self._chosen is None):
-            self._installed.choose(chosen)
-            self._chosen = chosen
+    def _select_readers(self) -> None:
+        """Capture only the changes that some listener receives."""
+        reader_words = [
+            subscription.readers for subscription in self._subscriptions if subscription.readers is not None
+        ]
+        needs_all = bool(self._live_queues()) or len(reader_words) < len(self._subscriptions)
+        readers = None if needs_all else np.unique(np.concatenate((np.empty(0, np.int64), *reader_words)))
+        if self._installation.is_watched and not (readers is None and self._readers is None):
+            self._installation.capture_readers(readers)
+            self._readers = readers

@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from kpg.compiler.catalog.constraints import Constraints
 from kpg.compiler.catalog.constraints import Sequence as Numbers
 from kpg.compiler.catalog.entries import NO_CONSTRAINTS, Catalog, TableEntry, move_comments
-from kpg.compiler.catalog.privileges import FIRST
-from kpg.compiler.qualified_names import untaken
+from kpg.compiler.catalog.privileges import BOOTSTRAP_ROLE
+from kpg.compiler.qualified_names import unused_name
 from kpg.gc_pause import LazyModule
 from kpg.runtime.executor import Executor
 from kpg.runtime.handles import Installation
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.plan import Plan
 from kpg.runtime.types import Schema
-from kpg.session.base_table import Table, Watch
+from kpg.session.base_table import ChangeHook, Table
 from kpg.session.undo import Journal
 
 if TYPE_CHECKING:
@@ -39,15 +39,15 @@ else:
 Words = NDArray[np.int64]
 
 
-class EngineState(Protocol):
-    """What the tables of an engine ask it for: state that changes with the session."""
+class TablesHost(Protocol):
+    """The engine's state that tables use, which changes with the session."""
 
     @property
     def sequences(self) -> "Sequences":
-        """The next numbers of sequences."""
+        """Positions of sequences."""
 
-    def check_defining(self, what: str) -> None:
-        """Raise unless the catalog may change now."""
+    def check_can_define(self, operation: str) -> None:
+        """Raise an error unless the catalog may change now."""
 
 
 class Tables:
@@ -60,31 +60,31 @@ class Tables:
         journal: Journal,
         interrupt: DeferredInterrupt,
         plans: dict[str, Plan],
-        engine: EngineState,
+        engine: TablesHost,
     ) -> None:
-        """``plans`` gets the plans of indexes."""
+        """Manage the tables of an executor; ``plans`` receives the plans of indexes."""
         self._executor = executor
         self._catalog = catalog
         self._journal = journal
         self._interrupt = interrupt
         self._plans = plans
         self._engine = engine
-        self._dropped = count()
+        self._drop_numbers = count()
         self.by_name: dict[str, Table] = {}
-        """By their names in the catalog's letters."""
-        self.watching: list[Watch] = []
-        """Asked before each change of rows; none while nobody has locked anything."""
+        """Tables by name as the catalog spells it."""
+        self.change_hooks: list[ChangeHook] = []
+        """Called before each change of rows; empty while nothing is locked."""
         self.indexes: dict[str, Installation] = {}
         """Installed indexes, by name."""
-        self.attached = set[str]()
-        """Tables of rows from outside."""
-        catalog.attached = self.attached
+        self.attached_tables = set[str]()
+        """Names of tables with external rows."""
+        catalog.attached_tables = self.attached_tables
         self.references: References | None = None
-        """Foreign keys; None before the first rule of a table."""
+        """Foreign keys; None before the first constraint."""
 
     @property
     def foreign_keys(self) -> "References":
-        """Foreign keys, of which there may be none."""
+        """Foreign keys, perhaps none."""
         if self.references is None:
             self.references = foreign_keys.References(self._executor, self.by_name.__getitem__)
         return self.references
@@ -96,20 +96,20 @@ class Tables:
         constraints: Constraints = NO_CONSTRAINTS,
         sequences: Sequence[Numbers] = (),
     ) -> None:
-        """Add an empty table, with its sequences."""
-        self._engine.check_defining("CREATE TABLE")
+        """Create an empty table with its sequences."""
+        self._engine.check_can_define("CREATE TABLE")
         with self._interrupt:
             self._catalog.add(TableEntry(name, schema, constraints))
             try:
                 self._executor.create_table(name, schema)
                 self._add_keys(name, schema, constraints)
-                for one in sequences:
-                    self._catalog.sequences[one.name.lower()] = one
-                    self._journal.note(undo=self._engine.sequences.forget(one.name))
+                for sequence in sequences:
+                    self._catalog.sequences[sequence.name.lower()] = sequence
+                    self._journal.add(undo=self._engine.sequences.remove(sequence.name))
                 self.register(name, schema)
-                self._journal.note(undo=partial(self.discard, name))
-                if constraints.guarded:
-                    self.refresh_rules()
+                self._journal.add(undo=partial(self.discard, name))
+                if constraints.has_row_checks:
+                    self.refresh_constraints()
             except BaseException:
                 if name in self._catalog:
                     self._catalog.remove(name)
@@ -118,109 +118,113 @@ class Tables:
     def _add_keys(self, name: str, schema: Schema, constraints: Constraints) -> None:
         for key in constraints.uniques:
             if not key.primary:
-                places = tuple(schema.names.index(one) for one in key.columns)
-                self._executor.add_unique(name, key.name, places, nulls_distinct=key.nulls_distinct)
+                positions = tuple(schema.names.index(column) for column in key.columns)
+                self._executor.add_unique(name, key.name, positions, nulls_distinct=key.nulls_distinct)
 
     def discard(self, name: str) -> None:
-        """Give up a table's rows."""
+        """Discard a table's rows."""
         self._executor.drop_table(name)
         self.by_name.pop(name, None)
 
     def drop(self, entry: TableEntry) -> None:
-        """Forget a table that nothing uses, with its sequences."""
+        """Drop an unused table with its sequences."""
         name = entry.name
         self._catalog.remove(name)
-        self._forget_others(name)
-        self.attached.discard(name)
+        self._drop_dependents(name)
+        self.attached_tables.discard(name)
         for index in [one for one in self._catalog.indexes.values() if one.table == name]:
             del self._catalog.indexes[index.name.lower()]
-            self._journal.note(done=partial(self.forget_index, index.name))
+            self._journal.add(finish=partial(self.uninstall_index, index.name))
         for one in [one for one in self._catalog.sequences.values() if one.owner and one.owner[0] == name]:
             del self._catalog.sequences[one.name.lower()]
-            self._journal.note(undo=self._engine.sequences.forget(one.name))
-        self.set_aside(name)
-        if entry.constraints.guarded or (self.references is not None and self.references.concerns(name)):
-            self.refresh_rules()
+            self._journal.add(undo=self._engine.sequences.remove(one.name))
+        self.drop_at_commit(name)
+        if entry.constraints.has_row_checks or (
+            self.references is not None and self.references.has_foreign_keys(name)
+        ):
+            self.refresh_constraints()
 
-    def _forget_others(self, name: str) -> None:
-        """What is kept beside a relation goes with it: unique indexes, policies, inheritance, partitions."""
+    def _drop_dependents(self, name: str) -> None:
+        """Drop unique indexes, policies, inheritance and partitions of a relation."""
         others, lower = self._catalog.others, name.lower()
         kept = [one.kept for key, one in others.items() if key[:2] == ("unique index", lower)]
         for key in [one for one in others if one[1] == lower or (one[0] == "inherits" and one[2] == lower)]:
             del others[key]
-            if key[1] != lower:  # what that was when it had this partition, nobody knows
+            if key[1] != lower:  # its history without this partition is not known
                 parent, executor = self._catalog.get(key[1]).name, self._executor
-                executor.known_from(parent, executor.epoch + executor.has_pending)
+                executor.restart_history(parent, executor.epoch + executor.has_pending)
         for one in kept:
             self.drop(self._catalog.table(one))
 
-    def set_aside(self, name: str) -> None:
-        """Take a table's rows out of the way, to be given up when the transaction is over."""
-        if not self._journal.writing_now:
+    def drop_at_commit(self, name: str) -> None:
+        """Hide a table's rows, and discard them when the transaction ends."""
+        if not self._journal.is_writing:
             self.discard(name)
             return
-        table, aside = self.by_name.pop(name), f"{name} (dropped {next(self._dropped)})"
-        self._executor.rename_table(name, aside)
+        table, hidden_name = self.by_name.pop(name), f"{name} (dropped {next(self._drop_numbers)})"
+        self._executor.rename_table(name, hidden_name)
 
         def undo() -> None:
-            self._executor.rename_table(aside, name)
+            self._executor.rename_table(hidden_name, name)
             self.by_name[name] = table
 
-        self._journal.note(undo, partial(self._executor.drop_table, aside))
+        self._journal.add(undo, partial(self._executor.drop_table, hidden_name))
 
-    def refresh_rules(self) -> None:
-        """Have tables follow the rules that the catalog has for them now."""
+    def refresh_constraints(self) -> None:
+        """Apply the catalog's present constraints to all tables."""
         references = self.foreign_keys
         references.refresh(self._catalog, self._default_words)
-        for name, guard in constraint_checks.guards(self._executor, self._catalog, references).items():
+        for name, guard in constraint_checks.make_guards(self._executor, self._catalog, references).items():
             if name in self.by_name:
                 self.by_name[name].guard = guard
 
-    def _default_words(self, table: str, places: tuple[int, ...], rows: int) -> Words:
+    def _default_words(self, table: str, positions: tuple[int, ...], rows: int) -> Words:
         entry = self._catalog.table(table)
         return defaults.default_words(
-            self._executor, self._engine.sequences, entry, self._catalog, places, rows
+            self._executor, self._engine.sequences, entry, self._catalog, positions, rows
         )
 
     def attach(self, name: str, schema: Schema) -> str:
-        """Add a table for rows from outside, until :meth:`release_attached`; the name that it gets."""
-        name = untaken(name, self._catalog.__contains__)
+        """Add a table for external rows, until ``Engine.drop_attached``, and return its name."""
+        name = unused_name(name, self._catalog.__contains__)
         with self._interrupt:
-            self.attached.add(name)
+            self.attached_tables.add(name)
             self._catalog.add(TableEntry(name, schema))
             self._executor.create_table(name, schema)
-            self._executor.is_new(name)
+            self._executor.mark_new(name)
             self.by_name[name] = Table(self._executor, name, schema)
-            if self._catalog.asker.user != FIRST:  # who owns what nobody is said to own
-                self._catalog.rights.owners["RELATION", name.lower()] = self._catalog.asker.user
+            if (
+                self._catalog.asker.user != BOOTSTRAP_ROLE
+            ):  # tables without an owner belong to the bootstrap role
+                self._catalog.privileges.owners["RELATION", name.lower()] = self._catalog.asker.user
         return name
 
     def register(self, name: str, schema: Schema) -> Table:
-        """Add a table whose rows the executor has."""
-        table = self.by_name[name] = Table(self._executor, name, schema, self.watching)
+        """Add a table whose rows the executor holds."""
+        table = self.by_name[name] = Table(self._executor, name, schema, self.change_hooks)
         return table
 
     def adopt(self, entry: TableEntry) -> None:
-        """Have a table that has its rows again be as it was."""
+        """Add a restored table with its keys."""
         self._add_keys(entry.name, entry.schema, entry.constraints)
         self.register(entry.name, entry.schema)
 
-    def keep_index(self, name: str, plan: Plan) -> None:
+    def install_index(self, name: str, plan: Plan) -> None:
         """Install an index."""
         with self._interrupt:
             label = f"index {name}"
             self.indexes[name] = self._executor.install(label, plan)
             self._plans[label] = plan
 
-    def forget_index(self, name: str) -> None:
-        """Give up an index that may be installed."""
-        installed = self.indexes.pop(name, None)
-        if installed is not None:
+    def uninstall_index(self, name: str) -> None:
+        """Uninstall an index, if it is installed."""
+        installation = self.indexes.pop(name, None)
+        if installation is not None:
             del self._plans[f"index {name}"]
-            self._executor.uninstall(installed)
+            self._executor.uninstall(installation)
 
     def set_schema(self, name: str, schema: Schema) -> None:
-        """Give a table's columns other names, or let them be NULL or not."""
+        """Change column names or nullability of a table."""
         before = self.by_name[name]
         self.register(name, schema).tally = before.tally
         old = self._executor.set_schema(name, schema)
@@ -229,49 +233,55 @@ class Tables:
             self.by_name[name] = before
             self._executor.set_schema(name, old)
 
-        self._journal.note(undo)
+        self._journal.add(undo)
 
     def rename(self, old: TableEntry, name: str) -> None:
-        """Give a table another name; what the catalog has of it follows, but for views."""
-        was = old.name
-        self._executor.rename_table(was, name)
-        before = self.by_name.pop(was)
+        """Rename a table and its objects in the catalog, except in views."""
+        old_name = old.name
+        self._executor.rename_table(old_name, name)
+        before = self.by_name.pop(old_name)
         self.register(name, old.schema).tally = before.tally
 
         def undo() -> None:
-            self._executor.rename_table(name, was)
+            self._executor.rename_table(name, old_name)
             del self.by_name[name]
-            self.by_name[was] = before
+            self.by_name[old_name] = before
 
-        self._journal.note(undo)
-        self._catalog.remove(was)
+        self._journal.add(undo)
+        self._catalog.remove(old_name)
         self._catalog.add(replace(old, name=name))
-        rename_in_catalog(self._catalog, was, name)
+        rename_in_catalog(self._catalog, old_name, name)
 
 
-def rename_in_catalog(catalog: Catalog, was: str, name: str) -> None:
-    """Let constraints, sequences, indexes, comments and privileges of a relation follow its name."""
+def rename_in_catalog(catalog: Catalog, old_name: str, name: str) -> None:
+    """Rename a relation in constraints, sequences, indexes, comments and privileges."""
     for entry in list(catalog):
-        if isinstance(entry, TableEntry) and any(key.target == was for key in entry.constraints.foreign_keys):
+        if isinstance(entry, TableEntry) and any(
+            key.target == old_name for key in entry.constraints.foreign_keys
+        ):
             keys = tuple(
-                replace(key, target=name) if key.target == was else key
+                replace(key, target=name) if key.target == old_name else key
                 for key in entry.constraints.foreign_keys
             )
             catalog.replace(replace(entry, constraints=replace(entry.constraints, foreign_keys=keys)))
     for sequence in list(catalog.sequences.values()):
-        if sequence.owner is not None and sequence.owner[0] == was:
+        if sequence.owner is not None and sequence.owner[0] == old_name:
             owner = (name, sequence.owner[1])
             catalog.sequences[sequence.name.lower()] = replace(sequence, owner=owner)
     for index in list(catalog.indexes.values()):
-        if index.table == was:
+        if index.table == old_name:
             catalog.indexes[index.name.lower()] = replace(index, table=name)
     if catalog.comments:
-        move_comments(catalog, was, name)
+        move_comments(catalog, old_name, name)
 
-    for key, one in list(catalog.others.items()):
-        if was.lower() in key[1:] and key[0] != "aggregate":
+    for key, definition in list(catalog.others.items()):
+        if old_name.lower() in key[1:] and key[0] != "aggregate":
             del catalog.others[key]
-            fields = {part: name for part in ("table", "parent", "child") if getattr(one, part, "") == was}
-            moved = (key[0], *(name.lower() if part == was.lower() else part for part in key[1:]))
-            catalog.others[moved] = replace(one, **fields)
-    catalog.rights.rename(("RELATION", was.lower()), ("RELATION", name.lower()))
+            fields = {
+                part: name
+                for part in ("table", "parent", "child")
+                if getattr(definition, part, "") == old_name
+            }
+            new_key = (key[0], *(name.lower() if part == old_name.lower() else part for part in key[1:]))
+            catalog.others[new_key] = replace(definition, **fields)
+    catalog.privileges.rename_object(("RELATION", old_name.lower()), ("RELATION", name.lower()))

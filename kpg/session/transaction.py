@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kpg.gc_pause import LazyModule
-from kpg.runtime.errors import InterfaceError, SerializationError, Waiting
+from kpg.runtime.errors import InterfaceError, SerializationError, WaitRequest
 from kpg.runtime.monitor import Monitor
-from kpg.session.undo import Settled
+from kpg.session.undo import SettingChanges
 
 if TYPE_CHECKING:
     from kpg.session import channels as mailboxes
@@ -22,60 +22,59 @@ else:
     mailboxes = LazyModule("kpg.session.channels")
 
 
-class Stepper(Protocol):
-    """What a transaction needs of the engine."""
+class TransactionHost(Protocol):
+    """The members of the engine that transactions use."""
 
-    def settle(self, *, committing: bool) -> object:
-        """Act on foreign keys, and check them, those that are deferred only when committing."""
+    def check_constraints(self, *, committing: bool) -> object:
+        """Run foreign key actions and checks; deferred keys are checked only when committing."""
 
     def step(self) -> object:
-        """Take all pending changes through the dataflow as one physical batch; if it raises, undo them."""
+        """Run a step over all pending changes; if it raises, undo them."""
 
     def close_epoch(self) -> object:
-        """End a logical epoch without a step."""
+        """Close the epoch without a step."""
 
     def rollback(self) -> object:
-        """Throw away what is pending."""
+        """Discard all pending changes."""
 
     def savepoint(self) -> Any:
-        """The present state, for :meth:`rollback_to`."""
+        """Return the present state, for :meth:`rollback_to`."""
 
     def rollback_to(self, point: Any) -> object:
-        """Throw away what has changed since a savepoint."""
+        """Discard the changes since a savepoint."""
 
 
-class HeldLocks(Protocol):
-    """The locks that a transaction holds."""
+class ReleasableLocks(Protocol):
+    """The locks of a transaction."""
 
-    def end(self, least: int) -> None:
-        """Release the locks taken since the savepoint of this number."""
+    def end_block(self, depth: int) -> None:
+        """Release the locks of savepoint depth ``depth`` or deeper."""
 
-    def release(self, place: int) -> None:
-        """Merge the locks of the savepoint of this number into the enclosing savepoint."""
+    def release_savepoint(self, target_depth: int) -> None:
+        """Merge the locks of a savepoint into the enclosing one."""
 
 
-class Gathering(Protocol):
-    """Where commits of sessions may wait for each other."""
+class CommitGroup(Protocol):
+    """A group of sessions whose commits share a step."""
 
     @property
-    def gathering(self) -> bool:
-        """Whether a commit ends an epoch only, and the step comes later."""
+    def is_running(self) -> bool:
+        """Whether a commit only closes the epoch, and the step follows later."""
 
     def undo_statement(self) -> None:
-        """Throw away what the present statement has changed, and nothing of others."""
+        """Undo the changes of the current statement only."""
 
 
-def _needing(what: str) -> InterfaceError:
-    """The error of what stands in transactions only."""
+def _no_block_error(command: str) -> InterfaceError:
     error = InterfaceError(
-        f"{what} can only be used in transaction blocks", hint="start a transaction with BEGIN"
+        f"{command} can only be used in transaction blocks", hint="start a transaction with BEGIN"
     )
     error.sqlstate = "25P01"
     return error
 
 
 class State(enum.Enum):
-    """Where a transaction stands."""
+    """State of a transaction."""
 
     NONE = "no transaction"
     OPEN = "open"
@@ -83,50 +82,52 @@ class State(enum.Enum):
 
 
 class Transactions:
-    """The transaction and the batch of one database, at most one of each at a time."""
+    """The transaction and the batch of one session, at most one of each at a time."""
 
-    check_seen: Callable[[str, Any], None] | None = None  # refuses rowids that came after its snapshot
-    isolate: Callable[[str], None] | None = None  # sets what it sees of others, if there are any
+    check_rows_unchanged: Callable[[str, Any], None] | None = (
+        None  # refuses rowids that came after its snapshot
+    )
+    set_isolation_level: Callable[[str], None] | None = None  # None without sessions
 
     def __init__(
-        self, engine: Stepper, committed: Callable[[], None], group: Gathering | None = None
+        self, engine: TransactionHost, on_commit: Callable[[], None], group: CommitGroup | None = None
     ) -> None:
-        """``group`` is where commits of a session may share a step."""
+        """Create the state; ``group`` is the group in which commits may share a step."""
         self._engine = engine
         self._group = group
-        self._committed = committed
+        self._on_commit = on_commit
         self._batch = State.NONE
         self.state = State.NONE
-        self.begun = 0
-        """How many transactions there have been: the number of the present one."""
-        self._points: list[tuple[str, Any]] = []
-        self.lost: set[str] = set()
-        """Savepoints of a failed transaction after which others have changed what it changed before them."""
-        self.settled = Settled()
-        self.mailbox: Mailbox | None = None  # what is to be said at the commit, if anybody has said anything
-        self.implicit = False
-        """Whether the open transaction is one only because its statements came together."""
-        self.read_only = False
+        self.number = 0
+        """Number of the current transaction."""
+        self._savepoints: list[tuple[str, Any]] = []
+        self.lost_savepoints: set[str] = set()
+        """Savepoints of a failed transaction whose earlier changes conflict with other sessions' changes."""
+        self.setting_changes = SettingChanges()
+        self.mailbox: Mailbox | None = None  # created on first use
+        self.is_implicit = False
+        """Whether the open transaction consists of pipelined statements without BEGIN."""
+        self.is_read_only = False
         """Whether changes are refused."""
-        self._reads_only = False
-        self.locks: HeldLocks | None = None  # the advisory locks that are held until its end
-        self._undoing = Undoing(self)
-        self._reading = Statement(self, changes=False)
-        self._changing = Statement(self, changes=True)
-        self._block = Block(self)
+        self._default_read_only = False
+        self.locks: ReleasableLocks | None = None  # held until the transaction ends
+        self._failing_on_error = FailOnError(self)
+        self._reading = StatementBlock(self, changes=False)
+        self._changing = StatementBlock(self, changes=True)
+        self._block = TransactionBlock(self)
 
     @property
-    def idle(self) -> bool:
-        """Neither in a transaction nor in a batch, and no commits are gathered."""
+    def is_idle(self) -> bool:
+        """Whether there is no transaction, no batch and no running commit group."""
         alone = self.state is State.NONE and self._batch is State.NONE
-        return alone and (self._group is None or not self._group.gathering)
+        return alone and (self._group is None or not self._group.is_running)
 
     @property
     def in_batch(self) -> bool:
         """Whether a batch is open."""
         return self._batch is not State.NONE
 
-    def check(self) -> None:
+    def check_not_failed(self) -> None:
         """Raise InterfaceError if an earlier error has ended the transaction or the batch."""
         if self.state is State.FAILED:
             raise InterfaceError(
@@ -139,108 +140,108 @@ class Transactions:
             )
 
     def begin(self) -> None:
-        """Start a transaction; raises InterfaceError inside one."""
-        self.lost = set()
-        self.check()
+        """Start a transaction; InterfaceError inside one."""
+        self.lost_savepoints = set()
+        self.check_not_failed()
         if self.state is not State.NONE:
             raise InterfaceError(
                 "a transaction is already open", hint="transactions do not nest: commit first"
             )
         self.state = State.OPEN
-        self.begun += 1
-        self.read_only = self._reads_only
-        self._points.clear()
+        self.number += 1
+        self.is_read_only = self._default_read_only
+        self._savepoints.clear()
 
     def commit(self) -> None:
-        """Make the transaction's changes one epoch, all or nothing."""
+        """Commit the transaction as one epoch, all or nothing."""
         if self.state is State.NONE:
             raise InterfaceError("there is no transaction to commit", hint="start one with BEGIN")
-        # Not ``with self._undoing``: Ctrl-C before that is entered would leave changes to the next commit.
+        # Not ``with self._undoing``: Ctrl-C before its entry would leave changes for the next commit.
         try:
-            self.check()
-            self._engine.settle(committing=True)
+            self.check_not_failed()
+            self._engine.check_constraints(committing=True)
             self.state = State.NONE
-            self.implicit = False
-            self._points.clear()
+            self.is_implicit = False
+            self._savepoints.clear()
             self.end_local()
             self.end_epoch()
-            self.settled.stay()
-            self.say()
-        except Waiting:
+            self.setting_changes.commit()
+            self.send_messages()
+        except WaitRequest:
             raise  # before anything is over: foreign keys act on a row that somebody else has locked
         except BaseException:
             before, self.state = self.state, State.NONE
-            self.implicit = False
-            if self._points:
-                self._points.clear()
+            self.is_implicit = False
+            if self._savepoints:
+                self._savepoints.clear()
                 self._engine.rollback()
             if before is not State.FAILED:
                 self.fail()
-            self._forget(0)
+            self._revert_to_depth(0)
             self.end_local()
             raise
-        self.tell()
+        self.notify_listeners()
 
     def rollback(self) -> None:
-        """Throw away the transaction's changes, and in a batch the batch's."""
+        """Roll back the transaction, and within a batch the batch."""
         if self.state is State.NONE:
             raise InterfaceError("there is no transaction to roll back", hint="start one with BEGIN")
-        if self._points:
-            self._points.clear()
+        if self._savepoints:
+            self._savepoints.clear()
             self._engine.rollback()
         if self.state is State.OPEN:
             self.fail()
         self.state = State.NONE
-        self.implicit = False
+        self.is_implicit = False
         self.end_local()
-        self._forget(0)
+        self._revert_to_depth(0)
 
     def abandon(self, *, current: bool) -> None:
-        """End the transaction, whose changes are in no table; ``current`` if its session has the engine."""
-        self._points.clear()
+        """End a transaction whose changes are swapped out; ``current`` if its session has the engine."""
+        self._savepoints.clear()
         self.state = State.NONE
-        self.implicit = False
-        self.read_only = self._reads_only
+        self.is_implicit = False
+        self.is_read_only = self._default_read_only
         if current:
             self.end_local()
-            self.settled.forget(0)
+            self.setting_changes.rollback_to(0)
         self.release_locks()
         if self.mailbox:
-            self.mailbox.forget(0)
+            self.mailbox.discard(0)
 
     def end_local(self) -> None:
-        """Take back what was so for the transaction only."""
-        self.read_only = self._reads_only
-        self.settled.end_local()
+        """Revert settings that are local to the transaction, and release its locks."""
+        self.is_read_only = self._default_read_only
+        self.setting_changes.end_local()
         self.release_locks()
 
     def release_locks(self) -> None:
-        """Let go of the advisory locks of the transaction."""
+        """Release the transaction's locks."""
         locks, self.locks = self.locks, None
         if locks is not None:
-            locks.end(0)
+            locks.end_block(0)
 
-    def reads_only(self, *, default: bool) -> None:
-        """Whether transactions to come are READ ONLY if they do not say."""
-        self._reads_only = default
+    def set_default_read_only(self, *, default: bool) -> None:
+        """Set whether later transactions are READ ONLY by default."""
+        self._default_read_only = default
         if self.state is State.NONE:
-            self.read_only = default
+            self.is_read_only = default
 
-    def open(self, warn: "Callable[[str, str], object]") -> None:
-        """BEGIN: what has come together with it so far is a part of the transaction."""
+    def begin_block(self, warn: "Callable[[str, str], object]") -> None:
+        """Run BEGIN: pipelined statements before it become part of the transaction."""
         if self.state is not State.OPEN:
             self.begin()
-        elif not self.implicit:
+        elif not self.is_implicit:
             warn("there is already a transaction in progress", "25001")
-        self.implicit = False
+        self.is_implicit = False
 
-    def end(self, warn: "Callable[[str, str], object]", *, commit: bool, chain: bool = False) -> None:
-        """COMMIT and ROLLBACK as in Postgres, also of no transaction; with ``chain`` another one begins."""
-        alone = self.implicit or self.state is State.NONE
-        reads = self.read_only
-        if chain and alone:
-            raise _needing(f"{'COMMIT' if commit else 'ROLLBACK'} AND CHAIN")
-        if alone:
+    def end_block(self, warn: "Callable[[str, str], object]", *, commit: bool, chain: bool = False) -> None:
+        """Run COMMIT or ROLLBACK as in Postgres, also without a transaction; with ``chain`` begin another."""
+        no_block = self.is_implicit or self.state is State.NONE
+        reads = self.is_read_only
+        if chain and no_block:
+            raise _no_block_error(f"{'COMMIT' if commit else 'ROLLBACK'} AND CHAIN")
+        if no_block:
             warn("there is no transaction in progress", "25P01")
         if self.state is State.OPEN and commit:
             self.commit()
@@ -248,125 +249,126 @@ class Transactions:
             self.rollback()
         if chain:
             self.begin()
-            self.read_only = reads
+            self.is_read_only = reads
 
-    def box(self, channels: "Channels") -> "Mailbox":
-        """The end of all channels of those whose transactions these are."""
+    def get_mailbox(self, channels: "Channels") -> "Mailbox":
+        """Return the session's mailbox."""
         if self.mailbox is None:
             self.mailbox = mailboxes.Mailbox(channels)
         return self.mailbox
 
-    def say(self) -> None:
-        """Say, after a commit or outside of transactions, what is to be said."""
+    def send_messages(self) -> None:
+        """Send pending NOTIFY messages, unless a transaction is open."""
         if self.mailbox and self.state is State.NONE:
             self.mailbox.commit()
 
     @property
-    def points(self) -> list[tuple[str, Any]]:
+    def savepoints(self) -> list[tuple[str, Any]]:
         """The savepoints, oldest first."""
-        return self._points
+        return self._savepoints
 
-    @points.setter
-    def points(self, points: list[tuple[str, Any]]) -> None:
-        self._points = points
+    @savepoints.setter
+    def savepoints(self, points: list[tuple[str, Any]]) -> None:
+        self._savepoints = points
 
     @property
     def depth(self) -> int:
-        """How many savepoints there are."""
-        return len(self._points)
+        """Number of savepoints."""
+        return len(self._savepoints)
 
     def savepoint(self, name: str) -> None:
-        """Remember the present state of the transaction."""
-        self.check()
-        if self.state is State.NONE or self.implicit:
-            raise _needing("SAVEPOINT")
-        self._points.append((name.lower(), self._engine.savepoint()))
+        """Run SAVEPOINT."""
+        self.check_not_failed()
+        if self.state is State.NONE or self.is_implicit:
+            raise _no_block_error("SAVEPOINT")
+        self._savepoints.append((name.lower(), self._engine.savepoint()))
 
     def rollback_to(self, name: str) -> None:
-        """Return to a savepoint, after an error too; it stays.
+        """Run ROLLBACK TO SAVEPOINT, also after an error; the savepoint remains.
 
-        SerializationError if others have changed what came before it.
+        Raises SerializationError if another session has changed rows that were changed before the
+        savepoint.
         """
-        lost, self.lost = self.lost, set()
+        lost, self.lost_savepoints = self.lost_savepoints, set()
         if self.state is State.FAILED and name.lower() in lost:
-            self.lost = lost
+            self.lost_savepoints = lost
             raise SerializationError(
                 f'could not serialize access due to concurrent update of what came before savepoint "{name}"'
             )
-        place = self._point(name)
-        self._engine.rollback_to(self._points[place][1])
-        del self._points[place + 1 :]
+        index = self._find_savepoint(name)
+        self._engine.rollback_to(self._savepoints[index][1])
+        del self._savepoints[index + 1 :]
         self.state = State.OPEN
-        self._forget(place + 1)
+        self._revert_to_depth(index + 1)
 
-    def release(self, name: str) -> None:
-        """Forget a savepoint and those after it."""
-        self.check()
-        place = self._point(name, "RELEASE SAVEPOINT")
-        del self._points[place:]
-        self.settled.release(place)
+    def release_savepoint(self, name: str) -> None:
+        """Run RELEASE SAVEPOINT."""
+        self.check_not_failed()
+        index = self._find_savepoint(name, "RELEASE SAVEPOINT")
+        del self._savepoints[index:]
+        self.setting_changes.release(index)
         if self.locks is not None:
-            self.locks.release(place)
+            self.locks.release_savepoint(index)
         if self.mailbox:
-            self.mailbox.release(place)
+            self.mailbox.release(index)
 
-    def _point(self, name: str, what: str = "ROLLBACK TO SAVEPOINT") -> int:
-        if self.state is State.NONE or self.implicit:
-            raise _needing(what)
-        for place in range(len(self._points) - 1, -1, -1):
-            if self._points[place][0] == name.lower():
-                return place
+    def _find_savepoint(self, name: str, command: str = "ROLLBACK TO SAVEPOINT") -> int:
+        if self.state is State.NONE or self.is_implicit:
+            raise _no_block_error(command)
+        for index in range(len(self._savepoints) - 1, -1, -1):
+            if self._savepoints[index][0] == name.lower():
+                return index
         raise InterfaceError(f'savepoint "{name}" does not exist')
 
     def fail(self) -> None:
-        """Roll back after an error; an open transaction, and an open batch, then wait for their end.
+        """Roll back after an error; an open transaction or batch stays failed until its end.
 
-        As far as its last savepoint, if a transaction has any: the others can still be returned to.
-        What others have gathered stays.
+        A transaction is rolled back to its last savepoint, so that earlier ones can still be returned to.
+        Changes of other jobs of a commit group remain.
         """
-        if self._group is not None and self._group.gathering:
+        if self._group is not None and self._group.is_running:
             self._group.undo_statement()
-            self._points.clear()
+            self._savepoints.clear()
             if self.state is State.OPEN:
                 self.state = State.FAILED
             return
-        if self._points and self.state is not State.NONE:
-            self._engine.rollback_to(self._points[-1][1])
+        if self._savepoints and self.state is not State.NONE:
+            self._engine.rollback_to(self._savepoints[-1][1])
         else:
             self._engine.rollback()
-        self._forget(len(self._points) if self.state is not State.NONE else 0)
+        self._revert_to_depth(len(self._savepoints) if self.state is not State.NONE else 0)
         if self.state is State.OPEN:
             self.state = State.FAILED
         if self._batch is State.OPEN:
             self._batch = State.FAILED
 
-    def _forget(self, depth: int) -> None:
-        """Give up what is neither rows nor definitions of since there were so many savepoints."""
-        self.settled.forget(depth)
+    def _revert_to_depth(self, depth: int) -> None:
+        """Revert settings, messages and locks of savepoint ``depth`` and deeper."""
+        self.setting_changes.rollback_to(depth)
         if self.mailbox:
-            self.mailbox.forget(depth)
+            self.mailbox.discard(depth)
         if self.locks is not None:
-            self.locks.end(depth)
+            self.locks.end_block(depth)
 
-    def goes_on(self, kind: object) -> bool:
-        """Whether an open transaction goes on after an error: who waits is undone, and done again, alone."""
-        return kind is Waiting and self.state is State.OPEN
+    def survives(self, exception_type: object) -> bool:
+        """Whether an open transaction continues after an exception, as a suspended statement does."""
+        return exception_type is WaitRequest and self.state is State.OPEN
 
-    def statement(self, changes: bool) -> "Statement":
-        """Run one statement in the block; if it ``changes`` tables outside a transaction, commit."""
+    def statement(self, changes: bool) -> "StatementBlock":
+        """Return a block for one statement; with ``changes`` it commits outside of a transaction."""
         return self._changing if changes else self._reading
 
-    def transaction(self) -> "Block":
-        """``with db.transaction():`` commits at the end, or rolls back if the block raises."""
+    def transaction(self) -> "TransactionBlock":
+        """Return a block that commits at its end, or rolls back if it raises."""
         return self._block
 
-    def undoing(self) -> "Undoing":
-        """Roll back if the block raises."""
-        return self._undoing
+    def failing_on_error(self) -> "FailOnError":
+        """Return a block that fails the transaction if it raises."""
+        return self._failing_on_error
 
     @contextmanager
     def substatements(self) -> Iterator[None]:
-        """Run the statements of the block as parts of the one under way, which commits them."""
+        """Run the statements of the block as parts of the current statement, which commits them."""
         alone = self.state is State.NONE
         if alone:
             self.begin()
@@ -382,16 +384,16 @@ class Transactions:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """``with db.batch():`` takes the transactions of the block through the dataflow in one step."""
-        self.check()
-        if not self.idle:
+        """Run the transactions of the block in one step at its end."""
+        self.check_not_failed()
+        if not self.is_idle:
             raise InterfaceError("a batch cannot start inside a transaction or another batch")
         self._batch = State.OPEN
         try:
             yield
             if self.state is not State.NONE:
                 raise InterfaceError("the batch ends inside a transaction", hint="COMMIT first")
-            self.check()
+            self.check_not_failed()
             self._batch = State.NONE
             self.end_epoch()
         except BaseException:
@@ -400,38 +402,35 @@ class Transactions:
         finally:
             self._batch = State.NONE
             self.state = State.NONE
-        self.tell()
+        self.notify_listeners()
 
-    def settle(self, *, committing: bool) -> None:
-        """See :meth:`Stepper.settle`."""
-        self._engine.settle(committing=committing)
+    def check_constraints(self, *, committing: bool) -> None:
+        """Run foreign key actions and checks; see :meth:`TransactionHost.check_constraints`."""
+        self._engine.check_constraints(committing=committing)
 
     def end_epoch(self) -> None:
-        """End the epoch by a step; in a batch, and while commits are gathered, without a step."""
-        if self._batch is State.OPEN or (self._group is not None and self._group.gathering):
+        """End the epoch by a step; in a batch or a commit group, without a step."""
+        if self._batch is State.OPEN or (self._group is not None and self._group.is_running):
             self._engine.close_epoch()
         else:
             self._engine.step()
 
-    def close(self) -> None:
-        """End the epoch, and tell those who listen."""
+    def commit_epoch(self) -> None:
+        """End the epoch and notify listeners."""
         self.end_epoch()
-        self.tell()
+        self.notify_listeners()
 
-    def tell(self) -> None:
-        """Call the listeners of what was committed; nothing that they raise is an error of the commit.
-
-        While commits are gathered, the group tells of them after their step.
-        """
-        if self._batch is not State.OPEN and (self._group is None or not self._group.gathering):
-            self._committed()
+    def notify_listeners(self) -> None:
+        """Notify the listeners of a commit, whose exceptions do not affect it; a commit group does so later."""
+        if self._batch is not State.OPEN and (self._group is None or not self._group.is_running):
+            self._on_commit()
 
 
-# Context managers as classes, made once for a database: one made of a generator takes 1 us more each time.
+# Context managers are classes with one instance per session: a generator takes 1 us more each time.
 
 
-class Undoing:
-    """See :meth:`Transactions.undoing`."""
+class FailOnError:
+    """See :meth:`Transactions.failing_on_error`."""
 
     __slots__ = ("_transactions",)
 
@@ -439,14 +438,14 @@ class Undoing:
         self._transactions = transactions
 
     def __enter__(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if kind is not None and not self._transactions.goes_on(kind):
+        if kind is not None and not self._transactions.survives(kind):
             self._transactions.fail()
 
 
-class Statement:
+class StatementBlock:
     """See :meth:`Transactions.statement`."""
 
     __slots__ = ("_changes", "_transactions")
@@ -456,8 +455,8 @@ class Statement:
         self._changes = changes
 
     def __enter__(self) -> None:
-        self._transactions.check()
-        if self._changes and self._transactions.read_only:
+        self._transactions.check_not_failed()
+        if self._changes and self._transactions.is_read_only:
             self._transactions.fail()
             error = InterfaceError("cannot change anything in a read-only transaction")
             error.sqlstate = "25006"
@@ -466,44 +465,44 @@ class Statement:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         transactions = self._transactions
         if kind is not None:
-            if not transactions.goes_on(kind):
+            if not transactions.survives(kind):
                 transactions.fail()
             return
         if not self._changes:
             return
         alone = transactions.state is State.NONE
         try:
-            transactions.settle(committing=alone)
+            transactions.check_constraints(committing=alone)
             if alone:
                 transactions.end_epoch()
         except BaseException as raised:
-            if not transactions.goes_on(type(raised)):
+            if not transactions.survives(type(raised)):
                 transactions.fail()
             raise
         if alone:
-            transactions.tell()
+            transactions.notify_listeners()
 
 
-class Held:
-    """A block that no other thread comes into: it holds the monitor from its beginning to its end."""
+class MonitorBlock:
+    """A block that holds the monitor from its beginning to its end."""
 
-    __slots__ = ("_admit", "_block", "_make", "_monitor", "_outermost")
+    __slots__ = ("_block", "_make", "_monitor", "_outermost", "_swap_in")
 
     def __init__(
         self,
         monitor: Monitor,
-        admit: Callable[[], object],
+        swap_in: Callable[[], object],
         make: "Callable[[], AbstractContextManager[None]]",
     ) -> None:
-        """``admit`` has the engine be the database's own; ``make`` makes the block when it begins."""
+        """Wrap a block, which ``make`` creates at its start; ``swap_in`` swaps in the default session."""
         self._monitor = monitor
-        self._admit = admit
+        self._swap_in = swap_in
         self._make = make
 
     def __enter__(self) -> None:
         self._outermost = self._monitor.enter()
         try:
-            self._admit()
+            self._swap_in()
             self._block = self._make()
             self._block.__enter__()
         except BaseException:
@@ -514,7 +513,7 @@ class Held:
         self._monitor.check_inside()
         try:
             try:
-                self._admit()
+                self._swap_in()
             except BaseException as refused:
                 self._block.__exit__(type(refused), refused, refused.__traceback__)
                 raise
@@ -527,7 +526,7 @@ class Held:
             self._monitor.leave()
 
 
-class Block:
+class TransactionBlock:
     """See :meth:`Transactions.transaction`."""
 
     __slots__ = ("_transactions",)

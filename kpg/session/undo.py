@@ -11,47 +11,47 @@ from typing import Protocol
 from kpg.compiler.catalog.entries import Catalog
 from kpg.runtime.records import dataclass
 
-Uses = dict[str, frozenset[str]]
+Dependencies = dict[str, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A state to return to; without a catalog that of when the transaction began to define things."""
+class JournalMark:
+    """A state of the journal to return to; ``catalog`` is None before the transaction's first definition."""
 
     entries: int
     catalog: Catalog | None
-    uses: Uses
+    uses: Dependencies
     path: tuple[str, ...]
 
 
 class Journal:
-    """What the open transaction has defined and dropped.
+    """Undo entries of the definitions of the open transaction.
 
-    Outside of :meth:`writing`, what is noted is final at once: that is how programs define things, which take
-    back themselves what they have begun.
+    Outside of :meth:`writing`, definitions are final at once: programs undo their own failed
+    definitions.
     """
 
-    def __init__(self, catalog: Catalog, uses: Uses) -> None:
+    def __init__(self, catalog: Catalog, uses: Dependencies) -> None:
         self._catalog = catalog
         self._uses = uses
         self._entries: list[tuple[Callable[[], object], Callable[[], object]]] = []
-        self._start: Mark | None = None
+        self._first_mark: JournalMark | None = None
         self._writing = False
 
     @property
-    def writing_now(self) -> bool:
-        """Whether what is noted can be undone."""
+    def is_writing(self) -> bool:
+        """Whether definitions can be undone."""
         return self._writing
 
     def __bool__(self) -> bool:
         """Whether there is anything to undo or to finish."""
-        return self._start is not None
+        return self._first_mark is not None
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Note what the block does."""
-        if self._start is None:
-            self._start = self._whole()
+        """Record the definitions of the block."""
+        if self._first_mark is None:
+            self._first_mark = self._make_mark()
         before, self._writing = self._writing, True
         try:
             yield
@@ -59,107 +59,114 @@ class Journal:
             self._writing = before
 
     @contextmanager
-    def apart(self) -> Iterator[None]:
-        """Go on with a block of :meth:`writing` after a commit of its own: what is noted later is undone."""
+    def restart_after_commit(self) -> Iterator[None]:
+        """Continue :meth:`writing` after a commit within the block: later definitions can be undone."""
         yield
-        if self._writing and self._start is None:
-            self._start = self._whole()
+        if self._writing and self._first_mark is None:
+            self._first_mark = self._make_mark()
 
-    def note(
-        self, undo: Callable[[], object] = lambda: None, done: Callable[[], object] = lambda: None
+    def add(
+        self, undo: Callable[[], object] = lambda: None, finish: Callable[[], object] = lambda: None
     ) -> None:
-        """``undo`` takes back what was done; ``done`` gives up what would be needed for it."""
+        """Record a definition.
+
+        Args:
+            undo: Reverts it.
+            done: Releases what ``undo`` needs, when the transaction commits.
+        """
         if self._writing:
-            self._entries.append((undo, done))
+            self._entries.append((undo, finish))
         else:
-            done()
+            finish()
 
-    def mark(self) -> Mark:
-        """The present state, for :meth:`undo`."""
-        if self._start is None:
-            # Nothing is defined but after the mark that ``writing`` makes first.
-            return Mark(0, None, {}, self._catalog.search_path)
-        return self._whole()
+    def mark(self) -> JournalMark:
+        """Return the present state, for :meth:`undo`."""
+        if self._first_mark is None:
+            # There are no definitions yet: ``writing`` makes the first mark.
+            return JournalMark(0, None, {}, self._catalog.search_path)
+        return self._make_mark()
 
-    def _whole(self) -> Mark:
-        return Mark(len(self._entries), self._catalog.copy(), dict(self._uses), self._catalog.search_path)
+    def _make_mark(self) -> JournalMark:
+        return JournalMark(
+            len(self._entries), self._catalog.copy(), dict(self._uses), self._catalog.search_path
+        )
 
-    def undo(self, mark: Mark | None = None) -> None:
-        """Return to a mark, without one to the start of the transaction."""
-        target = mark or self._start
+    def undo(self, mark: JournalMark | None = None) -> None:
+        """Return to a mark, by default to the start of the transaction."""
+        target = mark or self._first_mark
         if target is None:
             return
         while len(self._entries) > target.entries:
             undo, _ = self._entries.pop()
             undo()
-        whole = target if target.catalog is not None else self._start
-        if whole is not None and whole.catalog is not None:
-            self._catalog.become(whole.catalog)
+        catalog_mark = target if target.catalog is not None else self._first_mark
+        if catalog_mark is not None and catalog_mark.catalog is not None:
+            self._catalog.copy_from(catalog_mark.catalog)
             self._uses.clear()
-            self._uses.update(whole.uses)
+            self._uses.update(catalog_mark.uses)
         self._catalog.search_path = target.path
         if mark is None or (target.catalog is None and not self._writing):
-            self._start = None  # nothing is defined any more
+            self._first_mark = None  # all definitions are undone
 
     def finish(self) -> None:
-        """The transaction has been committed."""
-        entries, self._entries, self._start = self._entries, [], None
+        """Commit the definitions."""
+        entries, self._entries, self._first_mark = self._entries, [], None
         for _, done in entries:
             done()
 
 
-class Settled:
-    """How to take back each change of a setting, and how many savepoints there were then."""
+class SettingChanges:
+    """Undo entries of setting changes, each with the number of savepoints at that time."""
 
     def __init__(self) -> None:
         self._changes: list[tuple[int, Callable[[], object]]] = []
         self._local: list[Callable[[], object]] = []
 
-    def note(self, depth: int, undo: Callable[[], object]) -> None:
-        """Something was set; ``undo`` takes it back."""
+    def add(self, depth: int, undo: Callable[[], object]) -> None:
+        """Record a change that ``undo`` reverts."""
         self._changes.append((depth, undo))
 
-    def forget(self, depth: int) -> None:
-        """Take back what was set since there were so many savepoints, the last first."""
+    def rollback_to(self, depth: int) -> None:
+        """Revert the changes of savepoint ``depth`` and deeper, newest first."""
         while self._changes and self._changes[-1][0] >= depth:
             self._changes.pop()[1]()
 
-    def release(self, place: int) -> None:
-        """What was set after a savepoint, of that number, is as if it had been before."""
-        self._changes = [(min(depth, place), undo) for depth, undo in self._changes]
+    def release(self, target_depth: int) -> None:
+        """Merge the changes of a savepoint into the enclosing one (RELEASE)."""
+        self._changes = [(min(depth, target_depth), undo) for depth, undo in self._changes]
 
-    def until_end(self, undo: Callable[[], object]) -> None:
-        """Have something be taken back when the transaction ends, whichever way."""
+    def add_local(self, undo: Callable[[], object]) -> None:
+        """Revert a change when the transaction ends in any way (SET LOCAL)."""
         self._local.append(undo)
 
     def end_local(self) -> None:
-        """Take back what was set until now, the last first."""
+        """Revert the local changes, newest first."""
         while self._local:
             self._local.pop()()
 
-    def stay(self) -> None:
-        """The transaction has been committed."""
+    def commit(self) -> None:
+        """Make the changes final."""
         self._changes.clear()
 
 
-def putting_back(settings: MutableMapping[str, str], name: str) -> Callable[[], object]:
-    """What has a setting be as it is now."""
+def make_restorer(settings: MutableMapping[str, str], name: str) -> Callable[[], object]:
+    """Return a function that restores the present value of a setting."""
     before = settings.get(name)
     return lambda: settings.pop(name, None) if before is None else settings.update({name: before})
 
 
-class Deferring(Protocol):
-    """Knows which constraints are checked late for now, and which at once, whatever their definitions say."""
+class DeferrableConstraints(Protocol):
+    """The constraints whose check SET CONSTRAINTS has deferred or made immediate."""
 
-    deferred: set[str]
-    immediate: set[str]
+    deferred_keys: set[str]
+    immediate_keys: set[str]
 
 
-def deferral(references: Deferring) -> Callable[[], object]:
-    """What has constraints be checked late, or not, as they are now."""
-    deferred, immediate = set(references.deferred), set(references.immediate)
+def make_deferral_restorer(references: DeferrableConstraints) -> Callable[[], object]:
+    """Return a function that restores which constraints are deferred."""
+    deferred, immediate = set(references.deferred_keys), set(references.immediate_keys)
 
     def put_back() -> None:
-        references.deferred, references.immediate = deferred, immediate
+        references.deferred_keys, references.immediate_keys = deferred, immediate
 
     return put_back

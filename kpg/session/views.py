@@ -9,13 +9,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kpg.api.view import Maintained
+from kpg.api.view import MaintainedView
 from kpg.compiler.algebra.rel import Get, Project, Rel
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.algebra.traverse import transform_up
-from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry, get_of, move_comments
-from kpg.compiler.qualified_names import Resolved
-from kpg.execute.queries.query_plan import LiveStatistics, Planned, plan_view_entry
+from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry, get_node, move_comments
+from kpg.compiler.qualified_names import QualifiedName
+from kpg.execute.queries.query_plan import LiveStatistics, PlannedStatement, plan_view_entry
 from kpg.execute.queries.result_rows import Reader
 from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
@@ -26,22 +26,23 @@ from kpg.runtime.monitor import Monitor
 from kpg.runtime.plan import Ego, Plan
 from kpg.runtime.records import dataclass
 from kpg.session.subscriptions import Feed
-from kpg.session.tables import EngineState, rename_in_catalog
+from kpg.session.tables import TablesHost, rename_in_catalog
 from kpg.session.transaction import Transactions
-from kpg.session.undo import Journal, Uses
+from kpg.session.undo import Dependencies, Journal
 
 if TYPE_CHECKING:
     from kpg.compiler import ego
-    from kpg.session.time_travel import Past
+    from kpg.session.time_travel import History
 else:
     ego = LazyModule("kpg.compiler.ego")
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
-    """A view that a commit installs: whether its entry is ``materialized`` then, and what installs it.
+class PendingView:
+    """A view that the commit installs.
 
-    ``computed`` is the :meth:`Views.row_state` in which its rows have been computed without an error.
+    ``materialized`` is its entry's state after the commit. ``computed`` is the :meth:`Views.row_state`
+    in which its rows were computed without an error.
     """
 
     materialized: bool
@@ -49,27 +50,27 @@ class Keeping:
     computed: object = None
 
 
-class ViewHost(EngineState, Protocol):
-    """What the views of an engine ask it for."""
+class ViewHost(TablesHost, Protocol):
+    """The members of the engine that its views use."""
 
     @property
     def transactions(self) -> Transactions:
-        """The transaction of the session that runs now."""
+        """The transaction of the current session."""
 
     @property
-    def past(self) -> "Past | None":
-        """Earlier epochs, if the database keeps them."""
+    def history(self) -> "History | None":
+        """Earlier epochs, if they are kept."""
 
     @property
     def waiting_goals(self) -> dict[str, Any]:
-        """Goals of a folder that nobody has prepared again yet."""
+        """Stored goals that have not been prepared since the database was opened."""
 
-    def refuse_in_transaction(self, what: str) -> None:
-        """Raise unless what cannot be undone may change now."""
+    def refuse_in_transaction(self, operation: str) -> None:
+        """Raise an error within a transaction, for an operation that cannot be undone."""
 
 
-class Views(Mapping[str, Maintained]):
-    """The views of an engine; as a mapping, the maintained ones by name in the catalog's letters."""
+class Views(Mapping[str, MaintainedView]):
+    """The views of an engine; as a mapping, the maintained ones by name as the catalog spells it."""
 
     def __init__(
         self,
@@ -80,10 +81,10 @@ class Views(Mapping[str, Maintained]):
         monitor: Monitor,
         plans: dict[str, Plan],
         statistics: LiveStatistics,
-        uses: Uses,
+        uses: Dependencies,
         engine: ViewHost,
     ) -> None:
-        """``plans`` gets the plans of maintained views, ``uses`` what each view reads."""
+        """Manage views; ``plans`` receives the plans of maintained views, ``uses`` what each view reads."""
         self._executor = executor
         self._catalog = catalog
         self._journal = journal
@@ -91,31 +92,32 @@ class Views(Mapping[str, Maintained]):
         self._monitor = monitor
         self._engine = engine
         self.statistics = statistics
-        self.maintained: dict[str, Maintained] = {}
+        self.by_name: dict[str, MaintainedView] = {}
+        """Maintained views by name as the catalog spells it."""
         self.plans = plans
         self.reads = uses
-        self.followed = set[str]()
-        """Views whose texts alone do not say what they are: tables have changed below, or a style was set."""
-        self.keeping: dict[str, Keeping] = {}
-        """The views that the commit of the open transaction installs, by name."""
+        self.stale_texts = set[str]()
+        """Views whose text does not define them: a table below was altered, or a style was set."""
+        self.pending: dict[str, PendingView] = {}
+        """Views that the commit of the open transaction installs, by name."""
 
-    def __getitem__(self, name: str) -> Maintained:
-        return self.maintained[name]
+    def __getitem__(self, name: str) -> MaintainedView:
+        return self.by_name[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.maintained)
+        return iter(self.by_name)
 
     def __len__(self) -> int:
-        return len(self.maintained)
+        return len(self.by_name)
 
-    def adopt(self, maintained: Maintained, plan: Plan | None) -> None:
-        """Add a view that is installed already; its plan is None if another database has made it."""
+    def adopt(self, maintained: MaintainedView, plan: Plan | None) -> None:
+        """Add a view that is installed; ``plan`` is None if another database has made it."""
         if plan is not None:
             self.plans[maintained.name] = plan
-        self.maintained[maintained.name] = maintained
+        self.by_name[maintained.name] = maintained
 
-    def tables_under(self, names: Iterable[str]) -> frozenset[str]:
-        """Relations, and all that they are made of."""
+    def relations_under(self, names: Iterable[str]) -> frozenset[str]:
+        """Return relations with everything that they read, directly or not."""
         found: set[str] = set()
         waiting = list(names)
         while waiting:
@@ -125,135 +127,137 @@ class Views(Mapping[str, Maintained]):
                 waiting += self.reads.get(name, ())
         return frozenset(found)
 
-    def uses(self) -> Iterator[tuple[str, str]]:
-        """The views and what they are kept up to date by, pair by pair."""
+    def read_pairs(self) -> Iterator[tuple[str, str]]:
+        """Yield each view with each relation that it reads."""
         return ((name, used) for name, names in self.reads.items() for used in sorted(names))
 
-    def create(self, entry: ViewEntry, uses: frozenset[str], *, replace_old: bool) -> None:
-        """Add a view that is expanded where it is used."""
-        self._engine.check_defining("CREATE VIEW")
-        old = self._replaced(entry.name, uses, replace_old)
+    def create(self, entry: ViewEntry, reads: frozenset[str], *, replace_old: bool) -> None:
+        """Create a view that is expanded where it is used."""
+        self._engine.check_can_define("CREATE VIEW")
+        old = self._check_replaceable(entry.name, reads, replace_old)
         with self._interrupt:
             self._catalog.add(entry, replace=replace_old)
             if old is not None:
-                self.forget(old)
-            self.reads[entry.name] = uses
+                self.remove(old)
+            self.reads[entry.name] = reads
 
     def create_materialized(
-        self, entry: ViewEntry, planned: Planned, uses: frozenset[str], *, replace_old: bool
-    ) -> Maintained:
-        """Install a view, which is maintained from now on; an error changes nothing."""
+        self, entry: ViewEntry, planned: PlannedStatement, reads: frozenset[str], *, replace_old: bool
+    ) -> MaintainedView:
+        """Install and maintain a view; an error changes nothing."""
         self._engine.refuse_in_transaction("CREATE MATERIALIZED VIEW")
-        old = self._replaced(entry.name, uses, replace_old)
+        old = self._check_replaceable(entry.name, reads, replace_old)
         if old is None and entry.name in self._catalog:
             self._catalog.add(entry)
         with self._interrupt:
-            installed = self._install(entry.name, planned, old)
-            return self._keep(entry, planned, uses, installed)
+            installation = self._install(entry.name, planned, old)
+            return self._register(entry, planned, reads, installation)
 
     def row_state(self) -> object:
-        """Return a value that is another one once rows have changed in the transaction or by a commit."""
+        """Return a value that differs after any change of rows, in the transaction or by a commit."""
         return self._executor.epoch, self._executor.savepoint()
 
-    def create_later(
+    def create_at_commit(
         self,
         entry: ViewEntry,
-        plan: Callable[[], Planned],
-        uses: frozenset[str],
+        plan: Callable[[], PlannedStatement],
+        reads: frozenset[str],
         *,
         replace_old: bool,
         computed: object = None,
     ) -> None:
-        """In a transaction: a view that is expanded where it is used, until the commit has it kept.
+        """Within a transaction, create a view that is expanded until the commit materializes it.
 
-        ``computed`` is the :meth:`row_state` in which it has been computed.
+        ``computed`` is the :meth:`row_state` in which it was computed.
         """
         expanded = replace(entry, materialized=False)
-        self.create(expanded, uses, replace_old=replace_old)
+        self.create(expanded, reads, replace_old=replace_old)
         name = entry.name
 
-        def keep() -> None:
+        def install() -> None:
             view = self._catalog.get(name)
             assert isinstance(view, ViewEntry)
             planned = plan() if view is expanded else self._plan_definition(view)
             self.materialize(replace(view, materialized=entry.materialized), planned, self.reads[name])
 
-        self._keep_at_commit(name, Keeping(entry.materialized, keep, computed))
+        self._install_at_commit(name, PendingView(entry.materialized, install, computed))
 
-    def materialize(self, entry: ViewEntry, planned: Planned, uses: frozenset[str]) -> Maintained:
-        """Maintain a view that was expanded where it is used; views over it stay as they are."""
+    def materialize(
+        self, entry: ViewEntry, planned: PlannedStatement, reads: frozenset[str]
+    ) -> MaintainedView:
+        """Maintain a view that was expanded; views over it do not change."""
         with self._interrupt:
-            return self._keep(entry, planned, uses, self._executor.install(entry.name, planned.plan))
+            return self._register(entry, planned, reads, self._executor.install(entry.name, planned.plan))
 
-    def _plan_definition(self, entry: ViewEntry) -> Planned:
+    def _plan_definition(self, entry: ViewEntry) -> PlannedStatement:
         """Plan a view by its present definition."""
         assert entry.rel is not None
         reader = Reader(entry.schema.names, rel_types(entry.rel), entry.order, self._executor.dictionary)
         return plan_view_entry(entry, reader, self._catalog, self.statistics)
 
-    def _keep_at_commit(self, name: str, keeping: Keeping) -> None:
-        """Install a view when the transaction commits, unless it is dropped, replaced or undone before."""
-        before = self.keeping.get(name)
-        self.keeping[name] = keeping
+    def _install_at_commit(self, name: str, keeping: PendingView) -> None:
+        """Install a view when the transaction commits, unless it is dropped or replaced, or this is undone."""
+        before = self.pending.get(name)
+        self.pending[name] = keeping
 
         def undo() -> None:
             if before is None:
-                self.keeping.pop(name, None)
+                self.pending.pop(name, None)
             else:
-                self.keeping[name] = before
+                self.pending[name] = before
 
-        def done() -> None:
-            if self.keeping.get(name) is keeping:
-                del self.keeping[name]
+        def finish() -> None:
+            if self.pending.get(name) is keeping:
+                del self.pending[name]
                 keeping.install()
 
-        self._journal.note(undo, done)
+        self._journal.add(undo, finish)
 
-    def _keep(
+    def _register(
         self,
         entry: ViewEntry,
-        planned: Planned,
-        uses: frozenset[str],
-        installed: Installation,
-        before: Maintained | None = None,
-    ) -> Maintained:
-        """Note a view that is installed; ``before`` is what was known of it by another installation."""
+        planned: PlannedStatement,
+        reads: frozenset[str],
+        installation: Installation,
+        before: MaintainedView | None = None,
+    ) -> MaintainedView:
+        """Register an installed view; ``before`` is its record under a former installation."""
         self._catalog.add(entry, replace=True)
-        self.reads[entry.name] = uses
+        self.reads[entry.name] = reads
         self.plans[entry.name] = planned.plan
         reader = planned.reader(self._executor.dictionary)
-        if self._engine.past is not None:
-            self._engine.past.remember(installed)
+        if self._engine.history is not None:
+            self._engine.history.keep_changes(installation)
         if before is None:
-            feed = Feed(self._monitor, self._executor, installed, reader, self._engine.past)
-            maintained = Maintained(entry.name, entry.sql, installed, reader, feed)
+            feed = Feed(self._monitor, self._executor, installation, reader, self._engine.history)
+            maintained = MaintainedView(entry.name, entry.sql, installation, reader, feed)
         else:
             maintained = before
-            maintained.installed, maintained.reader, maintained.sql = installed, reader, entry.sql
-        self.maintained[entry.name] = maintained
-        self._journal.note(undo=partial(self._keep_no_more, maintained))
+            maintained.installation, maintained.reader, maintained.sql = installation, reader, entry.sql
+        self.by_name[entry.name] = maintained
+        self._journal.add(undo=partial(self._unregister, maintained))
         return maintained
 
-    def _keep_no_more(self, maintained: Maintained) -> None:
-        if self.maintained.get(maintained.name) is maintained:
-            del self.maintained[maintained.name]
+    def _unregister(self, maintained: MaintainedView) -> None:
+        if self.by_name.get(maintained.name) is maintained:
+            del self.by_name[maintained.name]
             self.plans.pop(maintained.name, None)
-        maintained.live = False
-        self._executor.uninstall(maintained.installed)
+        maintained.is_live = False
+        self._executor.uninstall(maintained.installation)
 
     def dependents(self, name: str) -> list[str]:
-        """The views that use a relation, directly or through others, those that others use first."""
+        """Return the views that read a relation, directly or not, in order of dependency."""
         found: set[str] = set()
         pending = [name]
         while pending:
-            one = pending.pop()
-            users = [view for view, used in self.reads.items() if one in used and view not in found]
+            relation = pending.pop()
+            users = [view for view, used in self.reads.items() if relation in used and view not in found]
             found.update(users)
             pending += users
-        return [Resolved(view) for view in self.reads if view in found]
+        return [QualifiedName(view) for view in self.reads if view in found]
 
     def users(self, name: str) -> list[str]:
-        """As :meth:`dependents`, without goals of earlier lives that nobody prepared: they are given up."""
+        """Return the :meth:`dependents`, after dropping stored goals among them that were not prepared again."""
         found = self.dependents(name)
         for text, goal in list(self._engine.waiting_goals.items()):
             if goal.label in found:
@@ -262,8 +266,8 @@ class Views(Mapping[str, Maintained]):
                 found = self.dependents(name)
         return found
 
-    def _replaced(self, name: str, uses: frozenset[str], replace_old: bool) -> ViewEntry | None:
-        """The view that a new one of this name takes the place of; nobody may use it."""
+    def _check_replaceable(self, name: str, uses: frozenset[str], replace_old: bool) -> ViewEntry | None:
+        """Return the view that a new one replaces, after checking that nothing uses it."""
         old = self._catalog.find(name)
         if not replace_old or not isinstance(old, ViewEntry):
             return None
@@ -276,140 +280,150 @@ class Views(Mapping[str, Maintained]):
             )
         return old
 
-    def _install(self, name: str, planned: Planned, old: ViewEntry | None) -> Installation:
+    def _install(self, name: str, planned: PlannedStatement, old: ViewEntry | None) -> Installation:
         if old is None:
             return self._executor.install(name, planned.plan)
-        # First under another name: if it fails the old view is still there, and if not, it is shared.
+        # First under another name: a failure leaves the old view, and success shares its operators.
         stand_in = self._executor.install(f"{name} (new)", planned.plan)
-        self.forget(old)
+        self.remove(old)
         installed = self._executor.install(name, planned.plan)
         self._executor.uninstall(stand_in)
         return installed
 
-    def forget(self, entry: ViewEntry) -> None:
+    def remove(self, entry: ViewEntry) -> None:
         """Stop maintaining a view that has left the catalog; a rollback restores it."""
         name = entry.name
-        if name in self.followed:
-            self.followed.discard(name)
-            self._journal.note(undo=partial(self.followed.add, name))
+        if name in self.stale_texts:
+            self.stale_texts.discard(name)
+            self._journal.add(undo=partial(self.stale_texts.add, name))
         self.reads.pop(name, None)
-        for index in [one for one in self._catalog.indexes.values() if one.table == name]:
+        for index in [
+            view_index for view_index in self._catalog.indexes.values() if view_index.table == name
+        ]:
             del self._catalog.indexes[index.name.lower()]
-        keeping = self.keeping.pop(name, None)
+        keeping = self.pending.pop(name, None)
         if keeping is not None:
-            self._journal.note(undo=partial(self.keeping.__setitem__, name, keeping))
+            self._journal.add(undo=partial(self.pending.__setitem__, name, keeping))
         plan = self.plans.pop(name, None)
-        maintained = self.maintained.pop(name, None)
+        maintained = self.by_name.pop(name, None)
         if maintained is None:
             return
-        maintained.live = False
+        maintained.is_live = False
 
         def undo() -> None:
-            maintained.live = True
-            self.maintained[name] = maintained
+            maintained.is_live = True
+            self.by_name[name] = maintained
             if plan is not None:
                 self.plans[name] = plan
 
         def undo_idle() -> None:
             undo()
             assert plan is not None
-            maintained.installed = self._executor.install(name, plan)
+            maintained.installation = self._executor.install(name, plan)
             maintained.feed = Feed(
-                self._monitor, self._executor, maintained.installed, maintained.reader, self._engine.past
+                self._monitor,
+                self._executor,
+                maintained.installation,
+                maintained.reader,
+                self._engine.history,
             )
 
-        if self._engine.transactions.idle:
-            self._executor.uninstall(maintained.installed)
+        if self._engine.transactions.is_idle:
+            self._executor.uninstall(maintained.installation)
             if plan is not None:
-                self._journal.note(undo_idle)
+                self._journal.add(undo_idle)
         else:
-            self._journal.note(undo, partial(self._executor.uninstall, maintained.installed))
+            self._journal.add(undo, partial(self._executor.uninstall, maintained.installation))
 
-    def follow(
+    def follow_rewrite(
         self, old: TableEntry, new: TableEntry, kept: tuple[int, ...], views: Sequence[ViewEntry]
     ) -> None:
-        """Have views read a table that was made anew; of its old columns those of ``kept`` are the first."""
+        """Make views read a rewritten table, whose first columns are the ``kept`` ones of the old table."""
         width, rowid = len(new.schema.columns), len(old.schema.columns)
         places = [kept.index(place) if place in kept else 0 for place in range(rowid)]
         columns = (*places, width)
-        get = get_of(new)
+        get = get_node(new)
 
-        def moved(node: Rel) -> Rel:
+        def redirect(node: Rel) -> Rel:
             if isinstance(node, Get) and node.is_table and node.name == old.name:
                 return Project(get, columns)
             return node
 
         for view in views:
             assert view.rel is not None
-            self.move(replace(view, definition=transform_up(view.rel, moved)))
+            self.redefine(replace(view, definition=transform_up(view.rel, redirect)))
 
     def follow_columns(self, table: str) -> None:
-        """Let the views over a table not go by their texts: its columns have other names or rules."""
+        """Mark the texts of views over a table as stale, as its columns have changed."""
         for user in self.dependents(table):
-            self.leave_text(user)
+            self.mark_text_stale(user)
 
-    def follow_name(self, was: str, name: str) -> None:
-        """Let the views over a table read it by its new name."""
+    def follow_rename(self, old_name: str, name: str) -> None:
+        """Make views over a table read it by its new name."""
 
-        def moved(node: Rel) -> Rel:
-            return replace(node, name=name) if isinstance(node, Get) and node.name == was else node
+        def rename_get(node: Rel) -> Rel:
+            return replace(node, name=name) if isinstance(node, Get) and node.name == old_name else node
 
-        for user in self.dependents(was):
+        for user in self.dependents(old_name):
             view = self._catalog.find(user)
             if isinstance(view, ViewEntry) and view.rel is not None:
-                self.move(replace(view, definition=transform_up(view.rel, moved)))
-                self._rename_overlay(user, was, name)
+                self.redefine(replace(view, definition=transform_up(view.rel, rename_get)))
+                self._rename_overlay(user, old_name, name)
         for user, used in list(self.reads.items()):
-            if was in used:
-                self.reads[user] = used - {was} | {name}
+            if old_name in used:
+                self.reads[user] = used - {old_name} | {name}
 
-    def _rename_overlay(self, view: str, was: str, name: str) -> None:
-        """Have an ego view's plan follow a table, as its definition does not tell of its overlay."""
+    def _rename_overlay(self, view: str, old_name: str, name: str) -> None:
+        """Rename a table in an ego view's plan, whose overlay is not in its definition."""
         before = self.plans.get(view)
-        if before is not None and _is_ego(before):
-            self.plans[view] = ego.renamed(before, was, name)
-            self._journal.note(undo=partial(self.plans.__setitem__, view, before))
+        if before is not None and _has_overlay(before):
+            self.plans[view] = ego.rename_table(before, old_name, name)
+            self._journal.add(undo=partial(self.plans.__setitem__, view, before))
 
-    def is_overlay(self, name: str) -> bool:
-        """Whether a view is kept by the plan of an ego view."""
+    def is_ego_view(self, name: str) -> bool:
+        """Whether the plan of an ego view maintains a view."""
         plan = self.plans.get(name)
-        return plan is not None and _is_ego(plan)
+        return plan is not None and _has_overlay(plan)
 
-    def _planned_again(self, entry: ViewEntry, reader: Reader, known: Plan | None) -> Planned:
-        """The plan of a kept view by its present definition; that of an ego view is the one it has.
+    def _replan(self, entry: ViewEntry, reader: Reader, former_plan: Plan | None) -> PlannedStatement:
+        """Plan a maintained view by its present definition; an ego view keeps its plan.
 
-        Columns only come behind those that there are while a view uses a table.
+        While a view uses a table, the table's columns only grow at the end.
         """
         planned = plan_view_entry(entry, reader, self._catalog, self.statistics)
-        return planned if known is None or not _is_ego(known) else replace(planned, plan=known)
+        return (
+            planned
+            if former_plan is None or not _has_overlay(former_plan)
+            else replace(planned, plan=former_plan)
+        )
 
-    def _keep_redefined(self, name: str) -> None:
-        """As :meth:`keep_later`, of a view that means something else now: its plan is of no use any more."""
+    def _reinstall_redefined(self, name: str) -> None:
+        """Reinstall a redefined view at the commit; its plan is obsolete."""
         before = self.plans.pop(name, None)
         if before is not None:
-            self._journal.note(undo=partial(self.plans.__setitem__, name, before))
-        self.keep_later(name)
+            self._journal.add(undo=partial(self.plans.__setitem__, name, before))
+        self.reinstall_at_commit(name)
 
-    def replace(self, entry: ViewEntry, uses: frozenset[str], over: Sequence[ViewEntry]) -> None:
-        """A view that is not kept takes the place of another, and ``over``, who use it, have new plans."""
-        self._engine.check_defining("CREATE VIEW")
-        kept = [view.name for view in over if view.name in self.maintained]
+    def replace(self, entry: ViewEntry, reads: frozenset[str], over: Sequence[ViewEntry]) -> None:
+        """Replace a plain view, and the definitions of the views ``over`` it."""
+        self._engine.check_can_define("CREATE VIEW")
+        kept = [view.name for view in over if view.name in self.by_name]
         if kept and self._executor.has_pending:
             raise NotSupportedError(
                 f'replacing view "{entry.name}" in a transaction that has changed rows is not supported '
                 f"while {kept[0]} uses it"
             )
         with self._interrupt:
-            for view in (entry, *over):  # those that others use stand first
+            for view in (entry, *over):  # in order of dependency
                 self._catalog.replace(view)
                 self.reads[view.name] = self.reads.pop(view.name)
-            self.reads[entry.name] = uses
+            self.reads[entry.name] = reads
         for name in kept:
-            self._keep_redefined(name)
+            self._reinstall_redefined(name)
 
-    def plan_again(self, views: Sequence[tuple[ViewEntry, frozenset[str]]]) -> None:
-        """Views have other plans, which use what stands beside them."""
-        kept = [view.name for view, _ in views if view.name in self.maintained]
+    def replace_plans(self, views: Sequence[tuple[ViewEntry, frozenset[str]]]) -> None:
+        """Replace the plans of views, each with the relations that it reads."""
+        kept = [view.name for view, _ in views if view.name in self.by_name]
         if kept and self._executor.has_pending:
             raise NotSupportedError(
                 "replacing a function in a transaction that has changed rows is not supported "
@@ -420,73 +434,73 @@ class Views(Mapping[str, Maintained]):
                 self._catalog.replace(view)
                 self.reads[view.name] = uses
         for name in kept:
-            self._keep_redefined(name)
+            self._reinstall_redefined(name)
 
-    def move(self, entry: ViewEntry) -> None:
-        """A view has another definition, which is not that of its text."""
+    def redefine(self, entry: ViewEntry) -> None:
+        """Replace a view's definition, so that its text is stale."""
         self._catalog.replace(entry)
-        self.leave_text(entry.name)
-        if entry.name in self.maintained:
-            self.keep_later(entry.name)
+        self.mark_text_stale(entry.name)
+        if entry.name in self.by_name:
+            self.reinstall_at_commit(entry.name)
 
-    def leave_text(self, name: str) -> None:
-        """A view's text does not say any more what it is."""
-        if name not in self.followed:
-            self.followed.add(name)
-            self._journal.note(undo=partial(self.followed.discard, name))
+    def mark_text_stale(self, name: str) -> None:
+        """Mark that a view's text does not define it."""
+        if name not in self.stale_texts:
+            self.stale_texts.add(name)
+            self._journal.add(undo=partial(self.stale_texts.discard, name))
 
-    def keep_later(self, name: str) -> None:
-        """Have the commit install a kept view by its present definition: until then it has an old plan."""
+    def reinstall_at_commit(self, name: str) -> None:
+        """Install a maintained view by its present definition when the transaction commits."""
         entry = self._catalog.get(name)
         assert isinstance(entry, ViewEntry)
-        self._keep_at_commit(name, Keeping(entry.materialized, partial(self._keep_anew, name)))
+        self._install_at_commit(name, PendingView(entry.materialized, partial(self._reinstall, name)))
 
-    def _keep_anew(self, name: str) -> None:
-        """Install a kept view by its present definition."""
+    def _reinstall(self, name: str) -> None:
+        """Install a maintained view by its present definition."""
         entry = self._catalog.find(name)
-        if not isinstance(entry, ViewEntry) or name not in self.maintained:
+        if not isinstance(entry, ViewEntry) or name not in self.by_name:
             return
         with self._interrupt:
-            maintained = self.maintained.pop(name)
-            planned = self._planned_again(entry, maintained.reader, self.plans.get(name))
-            stays = planned.reader(self._executor.dictionary).types == maintained.reader.types
-            left = maintained.feed.leave_installation() if stays else None
-            maintained.live = stays
-            self._executor.uninstall(maintained.installed)
-            installed = self._executor.install(name, planned.plan)
-            before = maintained if stays else None
-            kept = self._keep(entry, planned, self.reads[name], installed, before)
-            if stays:
-                kept.feed.move(installed, kept.reader, left)
+            maintained = self.by_name.pop(name)
+            planned = self._replan(entry, maintained.reader, self.plans.get(name))
+            keeps_types = planned.reader(self._executor.dictionary).types == maintained.reader.types
+            detached = maintained.feed.detach() if keeps_types else None
+            maintained.is_live = keeps_types
+            self._executor.uninstall(maintained.installation)
+            installation = self._executor.install(name, planned.plan)
+            before = maintained if keeps_types else None
+            registered = self._register(entry, planned, self.reads[name], installation, before)
+            if keeps_types:
+                registered.feed.attach(installation, registered.reader, detached)
 
     def rename(self, entry: ViewEntry, name: str) -> None:
-        """A view that nothing uses has another name."""
-        if self._executor.has_pending and entry.name in self.maintained:
+        """Rename a view that nothing uses."""
+        if self._executor.has_pending and entry.name in self.by_name:
             raise NotSupportedError(
                 "renaming a materialized view in a transaction that has changed rows is not supported"
             )
-        maintained, keeping = self.maintained.get(entry.name), self.keeping.get(entry.name)
-        new, known = replace(entry, name=name), self.plans.get(entry.name)
+        maintained, keeping = self.by_name.get(entry.name), self.pending.get(entry.name)
+        new, plan = replace(entry, name=name), self.plans.get(entry.name)
         uses = self.reads[entry.name]
         self._catalog.remove(entry.name)
-        self._catalog.rights.rename(("RELATION", entry.name.lower()), ("RELATION", name.lower()))
+        self._catalog.privileges.rename_object(("RELATION", entry.name.lower()), ("RELATION", name.lower()))
         if self._catalog.comments:
             move_comments(self._catalog, entry.name, name)
-        self.forget(entry)
+        self.remove(entry)
         if keeping is not None and maintained is None:
             new = replace(new, materialized=keeping.materialized)
-            self.create_later(new, partial(self._plan_definition, new), uses, replace_old=False)
+            self.create_at_commit(new, partial(self._plan_definition, new), uses, replace_old=False)
         elif maintained is None:
             self.create(new, uses, replace_old=False)
         else:
-            planned = partial(self._planned_again, new, maintained.reader, known)
-            if self._engine.transactions.idle:
+            planned = partial(self._replan, new, maintained.reader, plan)
+            if self._engine.transactions.is_idle:
                 self.create_materialized(new, planned(), uses, replace_old=False)
             else:
-                self.create_later(new, planned, uses, replace_old=False)
+                self.create_at_commit(new, planned, uses, replace_old=False)
 
-    def rename_expanded(self, entry: ViewEntry, name: str) -> None:
-        """A view that is expanded where it is used has another name; views over it follow."""
+    def rename_plain(self, entry: ViewEntry, name: str) -> None:
+        """Rename a plain view, also in views over it."""
         was, catalog = entry.name, self._catalog
         catalog.remove(was)
         catalog.add(replace(entry, name=name))
@@ -495,66 +509,74 @@ class Views(Mapping[str, Maintained]):
             if isinstance(user, ViewEntry) and user.below == was:
                 catalog.replace(replace(user, below=name))
         uses = {
-            Resolved(name) if view == was else view: used - {was} | {name} if was in used else used
+            QualifiedName(name) if view == was else view: used - {was} | {name} if was in used else used
             for view, used in self.reads.items()
         }
-        self.reads.clear()  # in place, in the same order
+        self.reads.clear()  # in place, keeping the order
         self.reads.update(uses)
-        if was in self.followed:
-            self.followed.discard(was)
-            self._journal.note(undo=partial(self.followed.add, was))
-            self.leave_text(name)
+        if was in self.stale_texts:
+            self.stale_texts.discard(was)
+            self._journal.add(undo=partial(self.stale_texts.add, was))
+            self.mark_text_stale(name)
 
-    def rename_column(self, name: str, place: int, new: str) -> None:
-        """Readers of a kept view see another name."""
-        maintained = self.maintained[name]
+    def rename_column(self, name: str, position: int, new: str) -> None:
+        """Rename a column for readers of a maintained view."""
+        maintained = self.by_name[name]
         before = maintained.reader
         names = list(before.names)
-        names[place] = new
+        names[position] = new
         maintained.reader = replace(before, names=tuple(names))
-        self._journal.note(undo=partial(setattr, maintained, "reader", before))
+        self._journal.add(undo=partial(setattr, maintained, "reader", before))
 
-    def used(self) -> frozenset[str]:
-        """Everything that something uses."""
+    def all_reads(self) -> frozenset[str]:
+        """Return everything that some view reads."""
         return frozenset().union(*self.reads.values())
 
-    def used_by(self, name: str) -> frozenset[str]:
-        """What a view uses."""
+    def reads_of(self, name: str) -> frozenset[str]:
+        """Return the relations that a view reads."""
         return self.reads.get(name, frozenset())
 
     def plan_of(self, name: str) -> Plan | None:
-        """The plan by which a view is kept."""
+        """Return the plan of a maintained view, or None."""
         return self.plans.get(name)
 
     def restore(
-        self, entry: ViewEntry, uses: frozenset[str], kept: tuple[Any, ...] | None, *, followed: bool
+        self, entry: ViewEntry, reads: frozenset[str], plan_state: tuple[Any, ...] | None, *, is_stale: bool
     ) -> None:
-        """Have a view be as it was; ``kept`` is its plan, and its columns' names, types and order."""
-        if kept is not None and entry.rel is not None and not entry.materialized:
-            # Records of earlier versions say that one made in a transaction is not materialized.
+        """Restore a view when a database is opened.
+
+        ``plan_state`` is its plan, and the names, types and order of its columns.
+        """
+        if plan_state is not None and entry.rel is not None and not entry.materialized:
+            # Earlier versions recorded a view made in a transaction as not materialized.
             hidden = len(rel_types(entry.rel)) > len(entry.schema.columns)
             entry = replace(entry, materialized=not hidden)
         self._catalog.add(entry)
-        self.reads[entry.name] = uses
-        if followed:
-            self.followed.add(entry.name)
-        if kept is None:
+        self.reads[entry.name] = reads
+        if is_stale:
+            self.stale_texts.add(entry.name)
+        if plan_state is None:
             return
         assert entry.rel is not None
-        plan, names, types, order = kept or (None, entry.schema.names, rel_types(entry.rel), entry.order)
+        plan, names, types, order = plan_state or (
+            None,
+            entry.schema.names,
+            rel_types(entry.rel),
+            entry.order,
+        )
         reader = Reader(names, types, order, self._executor.dictionary)
-        if plan is None or self.statistics.early:
-            # Who has no memory in common reads columns elsewhere than the plan of who wrote the folder.
-            plan = self._planned_again(entry, reader, plan).plan
+        if plan is None or self.statistics.early_materialization:
+            # Without shared memory, columns are read elsewhere than in the stored plan.
+            plan = self._replan(entry, reader, plan).plan
         with self._interrupt:
             installed = self._executor.install(entry.name, plan)
             self.plans[entry.name] = plan
-            feed = Feed(self._monitor, self._executor, installed, reader, self._engine.past)
-            if self._engine.past is not None:
-                self._engine.past.remember(installed)
-            self.maintained[entry.name] = Maintained(entry.name, entry.sql, installed, reader, feed)
+            feed = Feed(self._monitor, self._executor, installed, reader, self._engine.history)
+            if self._engine.history is not None:
+                self._engine.history.keep_changes(installed)
+            self.by_name[entry.name] = MaintainedView(entry.name, entry.sql, installed, reader, feed)
 
 
-def _is_ego(plan: Plan) -> bool:
-    """Whether a plan has an overlay, of which the view's text says nothing."""
+def _has_overlay(plan: Plan) -> bool:
+    """Whether a plan has an ego node, which the view's text does not show."""
     return any(isinstance(node, Ego) for node in plan.nodes)

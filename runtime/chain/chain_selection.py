@@ -1,4 +1,4 @@
-"""The choice between the chain and single operators for a step, and when the chain is built."""
+"""Choice between the chain and single operators for a step, and when the chain is built."""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -8,28 +8,34 @@ from typing import TYPE_CHECKING, Any, Final
 from kpg.runtime.dataflow.dataflow_graph import Operator, Step
 from kpg.runtime.kernels import Kernel
 from kpg.runtime.kernels.links import SMALL_STEP
-from kpg.runtime.native.load import at_hand
-from kpg.runtime.operators.loop import Loop, everything
+from kpg.runtime.native.load import are_compiled
+from kpg.runtime.operators.loop import Loop, iterate_operators
 
 if TYPE_CHECKING:
     from kpg.runtime.chain.chain import Chain, Rounds
 
 FEW: Final = SMALL_STEP
-"""Rows of a step that goes through a chain: more would go past heads and have operators do all the work."""
+"""Maximum rows of a step that runs as a chain; larger steps bypass heads and need the operators."""
 
 USUAL: Final = 8
-"""After so many small steps since operators came or went, a chain is made for those that follow.
+"""Small steps, since the operators last changed, after which a chain is built.
 
-The first one waits for its modules and kernels: a program of a few statements need not begin."""
+The first chain waits for its modules and kernels: a program of a few statements does not need it.
+"""
 
-AGAIN: Final = 3
-"""As many where others have been made in the process: one takes 20 us an operator, what two or three steps
-save."""
+USUAL_LATER: Final = 3
+"""The same, once the process has built a chain.
 
-PATIENCE: Final = 256
-"""Small steps after which kernels that were not compiled are looked for again: a look costs as one does."""
+Building takes 20 us per operator, the gain of two or three steps.
+"""
 
-CALLED: Final = (
+RETRY_STEPS: Final = 256
+"""Small steps after which kernels that were not compiled are checked again.
+
+A check costs as much as a step.
+"""
+
+CHAIN_KERNELS: Final = (
     "chain.run",
     "streams.begin",
     "streams.feed",
@@ -45,99 +51,104 @@ CALLED: Final = (
     "collect.differences",
     "ranges.follow",
 )
-"""The kernels of chains, and those that links call."""
+"""Kernels of chains and those that links call."""
 
 
-CALLED_IN_LOOPS: Final = ("history.accumulate", "thresholds.evaluate", "collect.later_rounds")
-"""Those that links of loops call besides."""
+LOOP_KERNELS: Final = ("history.accumulate", "thresholds.evaluate", "collect.later_rounds")
+"""Kernels that links of loops call additionally."""
 
 
-class SmallSteps:
-    """The chain of a worker's operators: made when small steps come, forgotten when operators come or go."""
+class ChainCache:
+    """The chain of a worker's operators, built for small steps.
+
+    It is discarded when operators are added or removed.
+    """
 
     def __init__(self) -> None:
         self._chain: Chain | None = None
-        self._seen = 0
-        self._come: set[str] = set()
+        self._small_steps = 0
+        self._added: set[str] = set()
 
-    def chain(self, step: Step, rows: int, operators: Callable[[], Iterable[Operator]]) -> "Chain | None":
-        """The chain for a step that changes so many ``rows`` of tables; None if operators run one by one.
+    def chain_for(self, step: Step, rows: int, operators: Callable[[], Iterable[Operator]]) -> "Chain | None":
+        """Return the chain for a step that changes ``rows`` rows of tables; None to run single operators.
 
-        So they do where only inputs of the Collection API have changed, which have no links.
+        It is None if only inputs of the Collection API have changed, which have no links.
         """
-        if not 0 < rows <= FEW or not step.single_time:
+        if not 0 < rows <= FEW or not step.has_single_time:
             return None
-        if self._come:
-            self.forget()
+        if self._added:
+            self.discard()
         if self._chain is None:
-            self._seen += 1
-            if self._seen < (min(AGAIN, USUAL) if "kpg.runtime.chain.chain" in sys.modules else USUAL):
+            self._small_steps += 1
+            if self._small_steps < (
+                min(USUAL_LATER, USUAL) if "kpg.runtime.chain.chain" in sys.modules else USUAL
+            ):
                 return None
-            if not ready():
-                self._seen = USUAL - PATIENCE
+            if not load_kernels():
+                self._small_steps = USUAL - RETRY_STEPS
                 return None
             from kpg.runtime.chain.chain import Chain  # lazy: a program of a few statements makes none
 
             self._chain = Chain(operators())
         return self._chain
 
-    def come(self, name: str) -> None:
-        """Operators, or who listens to one, have come by this name."""
-        self._come.add(name)
+    def add_name(self, name: str) -> None:
+        """Record that an installation or a listener of this name was added."""
+        self._added.add(name)
 
-    def go(self, name: str) -> None:
-        """What came by this name goes; a chain does not mind what came since its last step, as queries do."""
-        if name in self._come:
-            self._come.remove(name)
+    def remove_name(self, name: str) -> None:
+        """Record that a name was removed; a chain built before it was added, as for queries, stays valid."""
+        if name in self._added:
+            self._added.remove(name)
         else:
-            self.forget()
+            self.discard()
 
-    def forget(self) -> None:
-        """Make a chain anew when there are small steps again."""
-        self.tally()
-        self._chain, self._seen = None, 0
-        self._come.clear()
+    def discard(self) -> None:
+        """Discard the chain until there are small steps again."""
+        self.add_counters()
+        self._chain, self._small_steps = None, 0
+        self._added.clear()
 
-    def tally(self) -> None:
-        """Bring operators' counters up to date."""
+    def add_counters(self) -> None:
+        """Update the operators' counters."""
         if self._chain is not None:
-            self._chain.tally()
+            self._chain.add_counters()
 
-    def elsewhere(self) -> None:
-        """Take note that operators have run one by one, in a step that is over."""
+    def invalidate(self) -> None:
+        """Record that a finished step has run single operators."""
         if self._chain is not None:
-            self._chain.renew()
+            self._chain.invalidate()
 
 
-def hasten(operators: tuple[Operator, ...]) -> None:
-    """Have the loops among new operators, and within them, run many rounds of few rows in one call."""
-    for operator in everything(operators):
+def enable_round_chains(operators: tuple[Operator, ...]) -> None:
+    """Let the loops among these operators, and within them, run many small rounds in one call."""
+    for operator in iterate_operators(operators):
         if isinstance(operator, Loop):
-            operator.hasten = rounds_of
+            operator.make_runner = make_rounds
 
 
-def rounds_of(loop: Loop) -> "Rounds | None":
-    """What runs the rounds of a loop's step; None if operators run one by one."""
-    if not ready((*CALLED, *CALLED_IN_LOOPS)):
+def make_rounds(loop: Loop) -> "Rounds | None":
+    """Return the chain of a loop's step; None if its kernels are not loaded."""
+    if not load_kernels((*CHAIN_KERNELS, *LOOP_KERNELS)):
         return None
     from kpg.runtime.chain.chain import Rounds  # lazy: most loops have few rounds
 
     return Rounds(loop)
 
 
-def ready(names: Sequence[str] = CALLED) -> bool:
-    """Whether kernels have been loaded, from machine code that was made ahead of time.
+def load_kernels(names: Sequence[str] = CHAIN_KERNELS) -> bool:
+    """Load compiled kernels and return whether all are loaded.
 
-    Nobody waits for what is not compiled yet: it is ordered.
+    Missing ones are compiled in the background.
     """
-    missing = [kernel for kernel in map(called, names) if isinstance(kernel, Kernel)]
-    if at_hand(missing):
+    missing = [kernel for kernel in map(kernel_named, names) if isinstance(kernel, Kernel)]
+    if are_compiled(missing):
         for kernel in missing:
             kernel.prepare()
-    return all(hasattr(called(name), "address") for name in names)
+    return all(hasattr(kernel_named(name), "address") for name in names)
 
 
-def called(name: str) -> Any:
-    """A kernel, or what it was compiled to: ``chain.run``."""
+def kernel_named(name: str) -> Any:
+    """Return a kernel, or its compiled form, by name such as ``chain.run``."""
     file, _, kernel = name.partition(".")
     return getattr(import_module(f"kpg.runtime.kernels.{file}"), kernel)

@@ -1,16 +1,19 @@
-"""Captured state: plain values and array parts, restored lazily and described incrementally.
+"""Captured state: plain values and array parts, described incrementally and restored lazily.
 
-A state is a tree of dicts by name, tuples, ints, strings and None, with a :class:`Part` for each array: the
-array itself after capture, a piece of a file once it is stored (``runtime/storage``). A *reader* turns what
-stands for an array into the array.
+A state is a tree of dicts by name, tuples, ints, strings and None, with a :class:`Part` for each array. A
+part
+holds the array itself after capture, and its location in a file once it is stored (``runtime/storage``). A
+*reader* returns the array for such a location.
 
-Descriptions: a checkpoint writes a root and refers to *leaves*, each the description of some tables,
-operators or definitions. A leaf whose members have not changed is not written again, as long as all packs
-that it refers to exist.
+Descriptions: a checkpoint writes a root that refers to *leaves*. Each leaf describes some tables, operators
+or
+definitions. A leaf whose members have not changed is not written again, as long as all packs that it refers
+to
+exist.
 
-Lazy restore: an opened database has thousands of arrays, of which the first queries need few. A restored
+Lazy restore: an opened database has thousands of arrays, and the first queries need few of them. A restored
 object is *dormant*: an instance of a subclass that restores itself and becomes its real class on the first
-access to an attribute. Other objects pay nothing for this.
+access to an attribute. Other objects have no overhead.
 """
 
 import enum
@@ -31,82 +34,92 @@ Array = NDArray[Any]
 Words = NDArray[np.int64]
 
 
-class Life(enum.Enum):
-    """What may happen to an array after it was captured."""
+class Mutability(enum.Enum):
+    """How an array may change after its capture."""
 
-    FIXED = "nothing: as long as it is the same object, it has the same contents"
-    GROWING = "elements are added behind those in use, which stay as they are"
-    CHANGING = "anything"
+    FIXED = "the same object always has the same contents"
+    GROWING = "elements are appended; those in use do not change"
+    CHANGING = "anything may change"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """An array; or, with ``used``, as much of it along its first axis, and room for some more or less.
+    """An array, or with ``used`` its first elements along the first axis, with room that need not be kept.
 
-    With ``rows``, what is behind so many elements along its second axis is nobody's: it is stored as zeros.
+    With ``rows``, elements behind that many along the second axis are undefined and stored as zeros.
     """
 
     array: Array
-    life: Life
+    mutability: Mutability
     used: int | None = None
     rows: int | None = None
 
 
-class UnsavedError(Exception):
-    """Something keeps what cannot be data: it is to be computed anew."""
+class UncapturableError(Exception):
+    """A state that cannot be represented as data; it is recomputed after a restore."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Later:
-    """Bytes that whoever writes the state makes: of values that nobody changes."""
+class DeferredBytes:
+    """Bytes that are computed when the state is written, from values that never change."""
 
     make: Callable[[], bytes]
 
 
 State = Any
-"""A dict of states by name, a tuple of them, an int, a string, None, a Part, or what stands for one."""
+"""A dict of states by name, a tuple of states, an int, a string, None, a Part, or an array's location."""
 
-Read = Callable[[Any], Array]
-"""From what stands for a part to an array for the restored object to keep, and to write to if not fixed."""
+ArrayReader = Callable[[Any], Array]
+"""Function from an array's location to the array.
 
-
-def fixed(array: Array) -> Part:
-    """An array that nobody writes to."""
-    return Part(array, Life.FIXED)
+The restored object owns the array, and may write to it unless it is fixed.
+"""
 
 
-def growing(array: Array, used: int) -> Part:
-    """An array to which elements are added: how much room there is for them does not matter."""
-    return Part(array, Life.GROWING, used)
+def fixed_part(array: Array) -> Part:
+    """Return a part for an array that is never written."""
+    return Part(array, Mutability.FIXED)
 
 
-def changing(array: Array, used: int | None = None) -> Part:
-    """An array that is written to; if ``used``, its room does not matter."""
-    return Part(array, Life.CHANGING, used)
+def growing_part(array: Array, used: int) -> Part:
+    """Return a part for an array to which elements are appended; its capacity need not be kept."""
+    return Part(array, Mutability.GROWING, used)
 
 
-def mapped(state: State, change: Callable[[str, Any], Any], path: str = "") -> State:
-    """The state with ``change`` of whatever stands for an array, and of the path to it, in its place."""
+def changing_part(array: Array, used: int | None = None) -> Part:
+    """Return a part for an array that is written; with ``used`` its capacity need not be kept."""
+    return Part(array, Mutability.CHANGING, used)
+
+
+def map_state(state: State, change: Callable[[str, Any], Any], path: str = "") -> State:
+    """Return the state with each leaf value replaced by ``change`` of its path and itself.
+
+    None, ints and strings stay.
+    """
     kind = type(state)
     if kind is dict:
-        return {name: mapped(one, change, f"{path}/{name}") for name, one in state.items()}
+        return {name: map_state(value, change, f"{path}/{name}") for name, value in state.items()}
     if kind is tuple:
-        return tuple([mapped(one, change, f"{path}/{place}") for place, one in enumerate(state)])
+        return tuple([map_state(value, change, f"{path}/{position}") for position, value in enumerate(state)])
     return state if state is None or kind is int or kind is str else change(path, state)
 
 
-def kept(state: State) -> State:
-    """The state with copies of what may change: it stays as it is whatever happens to what it is of."""
+def copy_mutable_parts(state: State) -> State:
+    """Return the state with copies of the arrays that may change."""
 
-    def copied(path: str, part: Part) -> Part:
-        return part if part.life is Life.FIXED else Part(read(part), part.life, part.used)
+    def copy_part(path: str, part: Part) -> Part:
+        return (
+            part
+            if part.mutability is Mutability.FIXED
+            else Part(share_or_copy(part), part.mutability, part.used)
+        )
 
-    return mapped(state, copied)
+    return map_state(state, copy_part)
 
 
-def read(part: Part) -> Array:
-    """The reader of states that were never stored: fixed arrays are shared, all others copied."""
-    if part.life is Life.FIXED:
+def share_or_copy(part: Part) -> Array:
+    """Return the array of a part that was never stored: shared if it is fixed, else a copy."""
+    if part.mutability is Mutability.FIXED:
         return part.array
     array = np.empty(part.array.shape, part.array.dtype)
     used = part.array.shape[0] if part.used is None else part.used
@@ -115,52 +128,57 @@ def read(part: Part) -> Array:
 
 
 T = TypeVar("T", bound=object)
-Fill = Callable[[Any, State], None]
-"""Puts a state in place of that of a new object, which has all attributes already."""
+FillFunction = Callable[[Any, State], None]
+"""Function that sets the attributes of a new object from a state; the object has all of them already."""
 
-OWN = ("__dict__", "__class__")
+PASSED_THROUGH = ("__dict__", "__class__")
+"""Attributes whose access does not wake a dormant object."""
 
 
-class _Asleep:
-    """What a dormant object was made as, and what it is to become."""
+class _DormantData:
+    """The attributes of a dormant object, its state, and how it is restored."""
 
-    __slots__ = ("attributes", "fill", "shown", "state")
+    __slots__ = ("attributes", "fill", "state", "visible")
 
-    def __init__(self, attributes: dict[str, Any], state: State, fill: Fill, shown: tuple[str, ...]) -> None:
+    def __init__(
+        self, attributes: dict[str, Any], state: State, fill: FillFunction, visible: tuple[str, ...]
+    ) -> None:
         self.attributes = attributes
         self.state = state
         self.fill = fill
-        self.shown = shown
+        self.visible = visible
 
 
-def lull(one: T, state: State, fill: Fill, shown: tuple[str, ...] = ()) -> T:
-    """Have a new object take on a state by ``fill``, once it is needed; if that raises, whenever it is.
+def make_dormant(instance: T, state: State, fill: FillFunction, visible: tuple[str, ...] = ()) -> T:
+    """Make a new object restore a state with ``fill`` on the first access to an attribute.
 
-    Attributes that are right already can be ``shown`` while it is dormant.
+    If ``fill`` raises, the object stays dormant. Attributes in ``visible`` are correct already; reading them
+    does
+    not wake the object.
     """
-    attributes = dict(vars(one))
-    vars(one).clear()
-    cls: Any = type(one)
-    one.__class__ = _dormant(cls)
-    vars(one)["_asleep"] = _Asleep(attributes, state, fill, shown)
-    return one
+    attributes = dict(vars(instance))
+    vars(instance).clear()
+    cls: Any = type(instance)
+    instance.__class__ = _dormant_class(cls)
+    vars(instance)["_asleep"] = _DormantData(attributes, state, fill, visible)
+    return instance
 
 
-def state_of(one: object) -> State | None:
-    """The state that a dormant object will take on; None if it is awake."""
-    asleep = vars(one).get("_asleep")
-    return None if asleep is None else asleep.state
+def dormant_state(instance: object) -> State | None:
+    """Return the state that a dormant object will restore; None if it is not dormant."""
+    dormant = vars(instance).get("_asleep")
+    return None if dormant is None else dormant.state
 
 
 @cache
-def _dormant(cls: Any) -> Any:
-    """The subclass of dormant instances."""
+def _dormant_class(cls: Any) -> Any:
+    """Return the subclass for dormant instances."""
 
     def __getattribute__(self: Any, name: str) -> Any:
-        if name in OWN:
+        if name in PASSED_THROUGH:
             return object.__getattribute__(self, name)
-        asleep: _Asleep = vars(self)["_asleep"]
-        if name in asleep.shown:
+        asleep: _DormantData = vars(self)["_asleep"]
+        if name in asleep.visible:
             return asleep.attributes[name]
         _wake(self, cls)
         return getattr(self, name)
@@ -174,61 +192,61 @@ def _dormant(cls: Any) -> Any:
     return type(f"Dormant{cls.__name__}", (cls,), methods)
 
 
-def _wake(one: Any, cls: Any) -> None:
-    attributes = vars(one)
-    asleep: _Asleep = attributes.pop("_asleep")
-    one.__class__ = cls
-    attributes.update(asleep.attributes)
+def _wake(instance: Any, cls: Any) -> None:
+    attributes = vars(instance)
+    dormant: _DormantData = attributes.pop("_asleep")
+    instance.__class__ = cls
+    attributes.update(dormant.attributes)
     try:
-        asleep.fill(one, asleep.state)
+        dormant.fill(instance, dormant.state)
     except BaseException:
         attributes.clear()
-        one.__class__ = _dormant(cls)
-        attributes["_asleep"] = asleep
+        instance.__class__ = _dormant_class(cls)
+        attributes["_asleep"] = dormant
         raise
 
 
-def wake(one: object) -> None:
-    """Have a dormant object be in place now."""
-    if "_asleep" in vars(one):
-        _wake(one, type(one).__mro__[1])
+def wake(instance: object) -> None:
+    """Restore a dormant object now."""
+    if "_asleep" in vars(instance):
+        _wake(instance, type(instance).__mro__[1])
 
 
-def fill_by(one: object, fill: Fill) -> None:
-    """Have another way to put a dormant object in place."""
-    vars(one)["_asleep"].fill = fill
+def set_fill(instance: object, fill: FillFunction) -> None:
+    """Replace the fill function of a dormant object."""
+    vars(instance)["_asleep"].fill = fill
 
 
-def filling(one: object) -> Fill | None:
-    """What puts a dormant object in place; None if it is awake."""
-    asleep = vars(one).get("_asleep")
-    return None if asleep is None else asleep.fill
+def fill_of(instance: object) -> FillFunction | None:
+    """Return the fill function of a dormant object; None if it is not dormant."""
+    dormant = vars(instance).get("_asleep")
+    return None if dormant is None else dormant.fill
 
 
 Versions = Mapping[str, Any]
-"""Of members by name what is equal as long as they are as they were; None of one of which nobody knows."""
+"""For each member, a value that stays equal while the member is unchanged; None if this is unknown."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaf:
-    """Members that are described together: ``make`` captures them, as a state or as ``Later``."""
+    """Members that are described together; ``make`` captures them, as a state or as ``DeferredBytes``."""
 
     versions: Versions
     make: Callable[[], State]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Taken:
-    """A leaf that was captured, to be written."""
+class CapturedLeaf:
+    """A captured leaf that is to be written."""
 
     state: State
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The description of a leaf: ``size`` bytes from a byte on of what begins at a block of a pack.
+    """Location of a leaf's description: ``size`` bytes at offset ``at`` of an object in a pack.
 
-    ``live`` are the packs that it refers to, each with the blocks that it uses there.
+    ``live`` are the packs that the description refers to, each with the number of blocks in use there.
     """
 
     pack: int
@@ -238,25 +256,29 @@ class Described:
     live: tuple[tuple[int, int], ...] = ()
 
     @property
-    def places(self) -> tuple[int, int, int]:
-        """Where it is: pack, first block and end."""
+    def block_range(self) -> tuple[int, int, int]:
+        """Pack, first block and end block of the description."""
         first = self.block + self.at // BLOCK
         return self.pack, first, self.block + blocks_of(self.at + self.size)
 
     def read(self, packs: Packs) -> Any:
-        """Its bytes, not mapped; DamagedError if they are not what was written."""
-        pack, first, end = self.places
+        """Return the bytes as a copy.
+
+        Raises:
+            DamagedError: If they are not what was written.
+        """
+        pack, first, end = self.block_range
         packs.get(pack).verify(first, end)
         start = self.block * BLOCK + self.at
         return packs.get(pack).data[start : start + self.size].copy()
 
-    def is_kept(self, packs: Mapping[int, Any]) -> bool:
-        """Whether it can stay, if these packs do."""
+    def is_intact(self, packs: Mapping[int, Any]) -> bool:
+        """Return whether all packs of the description are among these packs."""
         return self.pack in packs and all(pack in packs for pack, _ in self.live)
 
 
-class Sheet:
-    """The descriptions that a checkpoint writes, one behind the other."""
+class DescriptionWriter:
+    """The descriptions that a checkpoint writes, one after the other."""
 
     def __init__(self, pack: int) -> None:
         self._pack = pack
@@ -264,64 +286,64 @@ class Sheet:
         self._sizes: Counter[int] = Counter()
 
     def add(self, text: bytes, live: Counter[int]) -> Described:
-        """One more; where it is among them."""
+        """Append a description and return its location."""
         at = len(self._text)
         self._text += text
         self._text += bytes(-len(self._text) % 8)
         return Described(self._pack, 0, at, len(text), tuple(sorted(live.items())))
 
-    def note(self, leaf: Described) -> None:
-        """One that counts is there, or stays where it was."""
+    def count_live(self, leaf: Described) -> None:
+        """Count the bytes of a description that the checkpoint refers to, whether new or old."""
         self._sizes[leaf.pack] += leaf.size
 
     @property
     def text(self) -> bytearray:
-        """All that is to be written."""
+        """The bytes to write."""
         return self._text
 
     @property
     def live(self) -> Counter[int]:
-        """The blocks of packs that are descriptions."""
+        """For each pack the blocks that contain live descriptions."""
         return Counter({pack: blocks_of(size) for pack, size in self._sizes.items()})
 
-    def placed(self, root: State, block: int) -> State:
-        """A root with the block where the text is, in all leaves that are there."""
+    def set_block(self, root: State, block: int) -> State:
+        """Return the root with the block of the text in the locations of all new leaves."""
 
-        def change(_: str, found: Any) -> Any:
-            mine = isinstance(found, Described) and found.pack == self._pack
-            return replace(found, block=block) if mine else found
+        def change(_: str, leaf: Any) -> Any:
+            is_new = isinstance(leaf, Described) and leaf.pack == self._pack
+            return replace(leaf, block=block) if is_new else leaf
 
-        return mapped(root, change)
+        return map_state(root, change)
 
 
 @dataclass(slots=True)
-class Known:
-    """A leaf as it was described: what its members were, and where the arrays were that never change."""
+class LeafRecord:
+    """A leaf as described last: its members' versions, its location, and its arrays that never change."""
 
     versions: Versions | None
-    place: Described | None = None
+    location: Described | None = None
     arrays: "Mapping[str, ReferenceType[Array]] | None" = None
 
-    def stays(self, leaf: Leaf, packs: Mapping[int, Any]) -> bool:
-        """Whether a leaf need not be described again."""
-        if self.place is None or self.versions is None or not self.place.is_kept(packs):
+    def is_current(self, leaf: Leaf, packs: Mapping[int, Any]) -> bool:
+        """Return whether the leaf need not be described again."""
+        if self.location is None or self.versions is None or not self.location.is_intact(packs):
             return False
         return self.versions == leaf.versions and None not in leaf.versions.values()
 
 
 def leaves_of(root: State) -> dict[str, Described]:
-    """The leaves that a root names, by path."""
-    found: dict[str, Described] = {}
+    """Return the leaves of a root by path."""
+    leaves: dict[str, Described] = {}
 
-    def note(path: str, one: Any) -> Any:
-        if isinstance(one, Described):
-            found[path] = one
-        return one
+    def collect(path: str, value: Any) -> Any:
+        if isinstance(value, Described):
+            leaves[path] = value
+        return value
 
-    mapped(root, note)
-    return found
+    map_state(root, collect)
+    return leaves
 
 
-def base_of(path: str) -> str:
-    """Where the members of a leaf are, as if they were in no leaf."""
+def member_path(path: str) -> str:
+    """Return the path of a leaf's members, which does not contain the leaf's own name."""
     return path.rpartition("/")[0]

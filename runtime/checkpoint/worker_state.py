@@ -1,13 +1,15 @@
 """A worker as data, and a fork of a worker: both produce a new worker with the same state.
 
-Operators are identified by what they compute. A restored worker has tables and no views. Views that are then
-installed take the state of their operators from the capture; operators without one are computed.
+Operators are identified by their fingerprints. A restored worker has tables and no views. Operators of views
+that are then installed take their state from the capture; operators without captured state are computed.
 
-:func:`fork` makes a second worker; writes of either are invisible to the other. Both share the dictionary,
+:func:`fork` creates a second worker; writes of either are invisible to the other. Both share the dictionary,
 which only grows, and full row groups and batches, which are immutable. Indexes, group tables and live bits
-are copied lazily: the new worker gets dormant objects, and the old worker's objects are *lent*. On the first
-access from either side the new worker takes its copy. Objects that are still dormant since the database was
-opened stay so in both. So a fork costs a walk over the objects, and each object is copied at most once.
+are
+copied lazily: the new worker gets dormant objects, and the old worker's objects are *lent*. On the first
+access
+from either side the new worker takes its copy. Objects that are still dormant since the database was opened
+stay dormant in both. So a fork costs a walk over the objects, and each object is copied at most once.
 """
 
 import weakref
@@ -18,37 +20,37 @@ from zlib import crc32
 
 from kpg.runtime.checkpoint.captured_state import (
     Array,
-    Fill,
+    ArrayReader,
+    FillFunction,
     Leaf,
     Part,
-    Read,
     State,
-    UnsavedError,
-    fill_by,
-    filling,
-    kept,
-    lull,
-    read,
-    state_of,
+    UncapturableError,
+    copy_mutable_parts,
+    dormant_state,
+    fill_of,
+    make_dormant,
+    set_fill,
+    share_or_copy,
     wake,
 )
 from kpg.runtime.checkpoint.operator_state import (
     STATELESS,
     capture_operator,
-    captured,
-    restore_known,
+    capture_operators,
+    restore_operators,
     version_of_operator,
 )
 from kpg.runtime.checkpoint.table_state import (
-    Take,
+    ShardAppender,
+    capture_change_history,
     capture_dictionary,
-    capture_memory,
     capture_table,
-    capture_table_past,
+    capture_table_history,
+    make_table_history,
+    restore_change_history,
     restore_dictionary,
-    restore_memory,
     restore_table,
-    restored_table_past,
     version_of_table,
 )
 from kpg.runtime.dataflow.dataflow_graph import Operator
@@ -56,7 +58,7 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.handles import Installation
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.input import Memory
+from kpg.runtime.operators.input import ChangeHistory
 from kpg.runtime.operators.loop import Loop
 from kpg.runtime.operators.reduce import Distinct, LoopDistinct, LoopReduce, Reduce, Single
 from kpg.runtime.plan import Plan
@@ -64,139 +66,145 @@ from kpg.runtime.render.fingerprint import Identities
 from kpg.runtime.tables.table import Table
 from kpg.runtime.types import Schema
 
-WORKER_TABLES: Final = 32
-"""So many tables that follow each other are described together."""
-OPERATORS: Final = 256
-"""Operators are described in so many parts."""
+TABLES_PER_LEAF: Final = 32
+"""Number of consecutive tables that are described together."""
+OPERATOR_LEAVES: Final = 256
+"""Number of leaves among which operators are distributed."""
 
 
-class View(Installation, Protocol):
+class LocalView(Installation, Protocol):
     """An installation whose operators are in this process."""
 
     name: str
     operators: tuple[Operator, ...]
-    past: Memory | None
-    found: tuple[Plan, object] | None
+    history: ChangeHistory | None
+    rendered_plan: tuple[Plan, object] | None
 
 
-class Holder(Protocol):
-    """What is needed of a worker."""
+class RestorableWorker(Protocol):
+    """Interface of a worker whose state is captured and restored."""
 
     dictionary: Dictionary
     tables: dict[str, Table]
     epoch: int
-    tables_made: int
-    remembering: bool
-    saved: "Saved | None"
-    reread: Callable[[], Read] | None
-    """Makes a reader for one more worker of what this one was restored of."""
+    last_table_number: int
+    keeps_history: bool
+    pending_restore: "PendingRestore | None"
+    make_reader: Callable[[], ArrayReader] | None
+    """Makes another reader of the stored state from which this worker was restored."""
 
     @property
-    def views(self) -> Mapping[str, View]: ...
+    def views(self) -> Mapping[str, LocalView]: ...
     @property
     def has_pending(self) -> bool: ...
     def table_number(self, table: str) -> int: ...
     def start_at(self, epoch: int) -> None: ...
-    def remember(self, installed: Installation) -> None: ...
+    def keep_changes(self, installation: Installation) -> None: ...
 
 
-class Saved:
-    """What the tables and operators of a worker kept, on its way to another's."""
+class PendingRestore:
+    """State of tables and operators that is handed out as they are created in a new worker."""
 
-    def __init__(self, state: Any, read: Read) -> None:
+    def __init__(self, state: Any, read: ArrayReader) -> None:
         self._tables = state["tables"]
         self._operators = state["operators"]
-        self._pasts = state["pasts"]
+        self._view_histories = state["pasts"]
         self._read = read
-        self._filled: set[Table] = set()
-        self.computed: list[str] = []
-        """What was not found, and had to be computed."""
+        self._restored_tables: set[Table] = set()
+        self.recomputed: list[str] = []
+        """Descriptions of operators without captured state, which had to be computed."""
         self.versions: dict[str, object] = {}
-        """What tables, by their numbers, and operators were when they had just been restored."""
+        """Versions of tables (by number) and operators right after their restore."""
 
-    def fill(self, table: Table, number: int, take: Take, *, past: bool) -> None:
-        """Have a new table keep what the one of that number kept, if there was one, its past too if asked."""
+    def fill_table(
+        self, table: Table, number: int, append_shards: ShardAppender, *, with_history: bool
+    ) -> None:
+        """Restore a new table from the state of that number, if there is one; on request with its history."""
         state = self._tables.get(str(number))
         if state is not None:
-            restore_table(table, state, self._read, take)
-            self._filled.add(table)
-            # Rows that are here now, and were in shards, are to be described as such.
-            same = "sharded" not in state["groups"] or table.sharded
-            self.versions[str(number)] = version_of_table(table) if same else None
-            if past and state["past"] is not None:
-                table.past = restored_table_past(state["past"], self._read)
+            restore_table(table, state, self._read, append_shards)
+            self._restored_tables.add(table)
+            # Rows that were in shards and are in this process now have to be described again.
+            is_unchanged = "sharded" not in state["groups"] or table.shard_ranges
+            self.versions[str(number)] = version_of_table(table) if is_unchanged else None
+            if with_history and state["past"] is not None:
+                table.history = make_table_history(state["past"], self._read)
 
-    def keeps(self, table: Table, uniques: Sequence[str]) -> bool:
-        """Whether a table was filled: then it is unique in nothing but what has these names from now on."""
-        if table in self._filled:
+    def has_restored(self, table: Table, uniques: Sequence[str]) -> bool:
+        """Return whether a table was restored; if so, keep only unique constraints with these names."""
+        if table in self._restored_tables:
             table._unique = [index for index in table._unique if index.name in uniques]
-        return table in self._filled
+        return table in self._restored_tables
 
-    def is_unique(self, table: Table, name: str) -> bool:
-        """Whether a table was filled that was unique in what has a name."""
-        return table in self._filled and any(index.name == name for index in table._unique)
+    def has_restored_unique(self, table: Table, name: str) -> bool:
+        """Return whether a table was restored with a unique constraint of that name."""
+        return table in self._restored_tables and any(index.name == name for index in table._unique)
 
     def restore(self, operators: tuple[Operator, ...]) -> tuple[Operator, ...]:
-        """Have new operators keep what they kept before; those of which it is not known, to be computed."""
-        left = restore_known(operators, self._operators, self._read)
-        self.computed += [operator.place.description for operator in left]
-        for operator in set(operators).difference(left):
+        """Restore new operators; return those without captured state, which have to be computed."""
+        missing = restore_operators(operators, self._operators, self._read)
+        self.recomputed += [operator.place.description for operator in missing]
+        for operator in set(operators).difference(missing):
             self.versions[operator.place.fingerprint] = version_of_operator(operator)
-        return left
+        return missing
 
     def identities(self, name: str, plan: Plan) -> Identities | None:
-        """What another worker has found of the plan of a view, if it is known."""
+        """Return the identities that another worker has computed for the view's plan; None if unknown."""
         return None
 
-    def remember(self, worker: Holder, view: View) -> None:
-        """Have a view that was remembered be so again."""
-        state = self._pasts.get(view.name)
+    def restore_history(self, worker: RestorableWorker, installation: LocalView) -> None:
+        """Restore the history of a view, if it had one."""
+        state = self._view_histories.get(installation.name)
         if state is not None:
-            worker.remember(view)
-            assert view.past is not None
-            restore_memory(view.past, state, self._read)
+            worker.keep_changes(installation)
+            assert installation.history is not None
+            restore_change_history(installation.history, state, self._read)
 
 
-def capture(worker: Holder) -> State:
-    """The state of a worker between steps; InternalError while changes are pending."""
+def capture(worker: RestorableWorker) -> State:
+    """Return the state of a worker between steps.
+
+    Raises:
+        InternalError: If changes are pending.
+    """
     if worker.has_pending:
         raise InternalError("a state with pending changes cannot be captured")
     numbered = {str(worker.table_number(name)): table for name, table in worker.tables.items()}
-    return _root(worker, _tables(numbered), captured(tuple(sorted(_operators(worker)))))
+    return _make_root(worker, _tables(numbered), capture_operators(tuple(sorted(_operators(worker)))))
 
 
-def leaves(worker: Holder) -> State:
-    """As :func:`capture`, tables and operators in leaves, which are captured when that is asked for."""
+def capture_leaves(worker: RestorableWorker) -> State:
+    """Return the state as :func:`capture`, with tables and operators in leaves that are captured on demand."""
     if worker.has_pending:
         raise InternalError("a state with pending changes cannot be captured")
     tables: dict[str, dict[str, Table]] = {}
     for name, table in worker.tables.items():
         number = worker.table_number(name)
-        tables.setdefault(str(number // WORKER_TABLES), {})[str(number)] = table
+        tables.setdefault(str(number // TABLES_PER_LEAF), {})[str(number)] = table
     operators: dict[str, list[Operator]] = {}
     for operator in sorted(_operators(worker)):
         if not isinstance(operator, STATELESS):
-            part = crc32(operator.place.fingerprint.encode()) % OPERATORS
+            part = crc32(operator.place.fingerprint.encode()) % OPERATOR_LEAVES
             operators.setdefault(str(part), []).append(operator)
-    return _root(
+    return _make_root(
         worker,
         {
             name: Leaf(
-                {number: version_of_table(one) for number, one in some.items()}, partial(_tables, some)
+                {number: version_of_table(one) for number, one in members.items()}, partial(_tables, members)
             )
-            for name, some in tables.items()
+            for name, members in tables.items()
         },
         {
             name: Leaf(
-                {one.place.fingerprint: version_of_operator(one) for one in some},
-                partial(captured, tuple(some)),
+                {one.place.fingerprint: version_of_operator(one) for one in members},
+                partial(capture_operators, tuple(members)),
             )
-            for name, some in operators.items()
+            for name, members in operators.items()
         },
     )
 
 
-def _operators(worker: Holder) -> set[Operator]:
+def _operators(worker: RestorableWorker) -> set[Operator]:
     return {operator for view in worker.views.values() for operator in view.operators}
 
 
@@ -204,206 +212,228 @@ def _tables(tables: Mapping[str, Table]) -> State:
     return {number: capture_table(table) for number, table in tables.items()}
 
 
-def _root(worker: Holder, tables: State, operators: State) -> State:
+def _make_root(worker: RestorableWorker, tables: State, operators: State) -> State:
     return {
         "epoch": worker.epoch,
-        "tables made": worker.tables_made,
+        "tables made": worker.last_table_number,
         "dictionary": capture_dictionary(worker.dictionary),
         "tables": tables,
         "operators": operators,
-        "pasts": {name: capture_memory(view.past) for name, view in worker.views.items() if view.past},
+        "pasts": {
+            name: capture_change_history(view.history) for name, view in worker.views.items() if view.history
+        },
     }
 
 
-def restore(worker: Holder, state: Any, read: Read, reread: Callable[[], Read]) -> None:
-    """Have a new worker take on a state: tables once they are created, operators once they are installed.
+def restore(
+    worker: RestorableWorker, state: Any, read: ArrayReader, make_reader: Callable[[], ArrayReader]
+) -> None:
+    """Restore a new worker: tables when they are created, operators when they are installed.
 
-    Set ``worker.saved`` to None when all of them are there. ``reread`` makes a reader for another one.
+    The caller sets ``worker.pending_restore`` to None when all of them exist.
+
+    Args:
+        read: Returns the arrays of the state.
+        make_reader: Makes another such reader, for a branch.
     """
     if worker.tables or worker.epoch:
-        raise InternalError("only a new worker can take on a state")
+        raise InternalError("a state can be restored only in a new worker")
     restore_dictionary(worker.dictionary, state["dictionary"], read)
     worker.start_at(state["epoch"])
-    worker.tables_made = state["tables made"]
-    worker.reread = reread
-    worker.saved = Saved(state if worker.remembering else {**state, "pasts": {}}, read)
+    worker.last_table_number = state["tables made"]
+    worker.make_reader = make_reader
+    worker.pending_restore = PendingRestore(state if worker.keeps_history else {**state, "pasts": {}}, read)
 
 
-TABLES = (Reduce, Distinct, Single, LoopReduce, LoopDistinct)
-"""Operators that keep a table of groups."""
+TABLE_OPERATORS = (Reduce, Distinct, Single, LoopReduce, LoopDistinct)
+"""Operators with a table of groups."""
 
 
-class Lent:
-    """Wakes who is made of an object's arrays before the object itself is used."""
+class Lender:
+    """Fill function of a lent object: first wakes the objects that will copy its arrays."""
 
     def __init__(self) -> None:
         self.borrowers: list[weakref.ref[object]] = []
 
-    def __call__(self, one: object, state: State) -> None:
+    def __call__(self, instance: object, state: State) -> None:
         borrowers, self.borrowers = self.borrowers, []
         for borrower in borrowers:
-            found = borrower()
-            if found is not None:
-                wake(found)
+            instance = borrower()
+            if instance is not None:
+                wake(instance)
 
 
-class Borrowing:
-    """Puts an object in place that is made of what another one has lent."""
+class Borrower:
+    """Fill function of an object that copies the arrays of a lent one."""
 
-    def __init__(self, lent: Lent, fill: Fill) -> None:
-        self.lent = lent
+    def __init__(self, lender: Lender, fill: FillFunction) -> None:
+        self.lender = lender
         self._fill = fill
 
-    def __call__(self, one: object, state: State) -> None:
-        self._fill(one, state)
+    def __call__(self, instance: object, state: State) -> None:
+        self._fill(instance, state)
 
 
-def lend(one: object, borrower: object, state: State) -> None:
-    """Have an object be used no more before the borrower, which is dormant, has copies of its ``state``.
+def lend(instance: object, borrower: object, state: State) -> None:
+    """Make the dormant ``borrower`` copy an object's ``state`` before the object is used again.
 
-    Where the object sleeps, the borrower borrows of whom it does, if it does; else both have what is stored.
+    If the object is dormant and borrows itself, the borrower borrows from the same lender. If it is dormant
+    with
+    stored state, both restore that.
     """
-    if state_of(borrower) is None:
-        raise InternalError("who borrows must be dormant")
-    if state_of(one) is None:
-        lull(one, state, Lent())
-    match filling(one):
-        case Lent() as lent:
+    if dormant_state(borrower) is None:
+        raise InternalError("only a dormant object can borrow")
+    if dormant_state(instance) is None:
+        make_dormant(instance, state, Lender())
+    match fill_of(instance):
+        case Lender() as lender:
             pass
-        case Borrowing(lent=lent):
+        case Borrower(lender=lender):
             pass
         case _:
             return
-    lent.borrowers.append(weakref.ref(borrower))
-    fill = filling(borrower)
+    lender.borrowers.append(weakref.ref(borrower))
+    fill = fill_of(borrower)
     assert fill is not None
-    fill_by(borrower, Borrowing(lent, fill))
+    set_fill(borrower, Borrower(lender, fill))
 
 
-class Forkable(Holder, Protocol):
-    """What is needed of the workers."""
+class ForkableWorker(RestorableWorker, Protocol):
+    """Interface of the workers of a fork."""
 
     def create_table(self, name: str, schema: Schema, number: int | None = None) -> object: ...
 
 
-def fork(trunk: Forkable, branch: Forkable) -> None:
-    """Have a new worker take on what another is, between steps; views are to be installed next."""
+def fork(trunk: ForkableWorker, branch: ForkableWorker) -> None:
+    """Initialize a new worker with the state of another, between steps; views are installed afterwards."""
     if branch.tables or branch.epoch or trunk.has_pending:
-        raise InternalError("only a new worker can go on from one without pending changes")
+        raise InternalError("a fork needs a new worker and an original without pending changes")
     branch.dictionary = trunk.dictionary
     branch.start_at(trunk.epoch)
-    branch.tables_made = trunk.tables_made
-    branch.reread = trunk.reread
-    branch.saved = Forked(trunk)
+    branch.last_table_number = trunk.last_table_number
+    branch.make_reader = trunk.make_reader
+    branch.pending_restore = PendingFork(trunk)
     for name, table in trunk.tables.items():
         branch.create_table(name, table.schema, trunk.table_number(name))
 
 
-class Forked(Saved):
-    """What tables and operators keep, on its way from the worker where they are to another."""
+class PendingFork(PendingRestore):
+    """State of tables and operators of one worker, handed out as they are created in its fork."""
 
-    def __init__(self, trunk: Forkable) -> None:
-        self._lenders = {trunk.table_number(name): table for name, table in trunk.tables.items()}
+    def __init__(self, trunk: ForkableWorker) -> None:
+        self._tables_by_number = {trunk.table_number(name): table for name, table in trunk.tables.items()}
         operators = {one for view in trunk.views.values() for one in view.operators}
         self._views = trunk.views
-        self._theirs = {one.place.fingerprint: one for one in operators}
-        states = {name: state for name, one in self._theirs.items() if (state := _state(one))}
-        pasts = {name: capture_memory(view.past) for name, view in trunk.views.items() if view.past}
-        self._read = _reader(None if trunk.reread is None else trunk.reread())
-        super().__init__({"tables": {}, "operators": states, "pasts": pasts}, self._read)
+        self._operators_by_fingerprint = {one.place.fingerprint: one for one in operators}
+        states = {
+            name: state
+            for name, one in self._operators_by_fingerprint.items()
+            if (state := _capture_shared(one))
+        }
+        histories = {
+            name: capture_change_history(view.history) for name, view in trunk.views.items() if view.history
+        }
+        self._read = _make_reader(None if trunk.make_reader is None else trunk.make_reader())
+        super().__init__({"tables": {}, "operators": states, "pasts": histories}, self._read)
 
     def identities(self, name: str, plan: Plan) -> Identities | None:
         view = self._views.get(name)
-        known, found = (None, None) if view is None or view.found is None else view.found
-        return found if known is plan and isinstance(found, Identities) else None
+        known_plan, identities = (
+            (None, None) if view is None or view.rendered_plan is None else view.rendered_plan
+        )
+        return identities if known_plan is plan and isinstance(identities, Identities) else None
 
-    def fill(self, table: Table, number: int, take: Take, *, past: bool) -> None:
-        if number in self._lenders:
-            _fork_table(self._lenders[number], table, self._read)
+    def fill_table(
+        self, table: Table, number: int, append_shards: ShardAppender, *, with_history: bool
+    ) -> None:
+        if number in self._tables_by_number:
+            _fork_table(self._tables_by_number[number], table, self._read)
 
     def restore(self, operators: tuple[Operator, ...]) -> tuple[Operator, ...]:
-        left = super().restore(operators)
-        for operator in set(operators).difference(left):
-            found = self._theirs.get(operator.place.fingerprint)
-            if found is not None:
-                _lend_all(found, operator)
-        return left
+        missing = super().restore(operators)
+        for operator in set(operators).difference(missing):
+            original = self._operators_by_fingerprint.get(operator.place.fingerprint)
+            if original is not None:
+                _lend_all(original, operator)
+        return missing
 
 
-def _reader(reread: Read | None) -> Read:
-    """Gives arrays of what was captured, and by ``reread`` of what is stored."""
+def _make_reader(read_stored: ArrayReader | None) -> ArrayReader:
+    """Return a reader of captured arrays that uses ``read_stored`` for stored ones."""
 
-    def found(one: Any) -> Array:
-        if isinstance(one, Part):
-            return read(one)
-        assert reread is not None
-        return reread(one)
+    def read_array(location: Any) -> Array:
+        if isinstance(location, Part):
+            return share_or_copy(location)
+        assert read_stored is not None
+        return read_stored(location)
 
-    return found
+    return read_array
 
 
-def _fork_table(table: Table, other: Table, read: Read) -> None:
-    """A table with the rows and indexes of another, as long as neither changes them."""
-    mine = [table.groups, *_indexes(table)]
+def _fork_table(table: Table, branch_table: Table, read: ArrayReader) -> None:
+    """Restore a table that shares rows and indexes with another until either changes them."""
+    originals = [table.groups, *_indexes(table)]
     state = capture_table(table)
-    restore_table(other, state, read)
-    if table.past is not None:
-        other.past = restored_table_past(capture_table_past(table.past), read)
-    theirs = [other.groups, *_indexes(other)]
-    for one, borrower in zip(mine, theirs, strict=True):
-        if state_of(borrower) is not None:
-            lend(one, borrower, _part(state, one, table))
+    restore_table(branch_table, state, read)
+    if table.history is not None:
+        branch_table.history = make_table_history(capture_table_history(table.history), read)
+    borrowers = [branch_table.groups, *_indexes(branch_table)]
+    for one, borrower in zip(originals, borrowers, strict=True):
+        if dormant_state(borrower) is not None:
+            lend(one, borrower, _state_of_part(state, one, table))
 
 
 def _indexes(table: Table) -> list[Any]:
-    found = [table._key, table._bag, *table._unique, *table._lookups.values()]
-    return [one for one in found if one is not None]
+    indexes = [table._key, table._bag, *table._unique, *table._lookups.values()]
+    return [one for one in indexes if one is not None]
 
 
-def _part(state: Any, one: object, table: Table) -> State:
-    """Of a table's state that of one of its parts."""
-    if one is table.groups:
+def _state_of_part(state: Any, part: object, table: Table) -> State:
+    """Return the state of one part of a table."""
+    if part is table.groups:
         return state["groups"]
-    if one is table._key:
+    if part is table._key:
         return state["key"]
-    if one is table._bag:
+    if part is table._bag:
         return state["bag"]
     for place, index in enumerate(table._unique):
-        if one is index:
+        if part is index:
             return state["unique"][place]
-    place = list(table._lookups.values()).index(one)  # type: ignore[arg-type]
+    place = list(table._lookups.values()).index(part)  # type: ignore[arg-type]
     return state["lookups"][place]
 
 
-def _state(operator: Operator) -> State | None:
-    """What an operator keeps, its arrays where they are; of a trace copies of the few that change."""
+def _capture_shared(operator: Operator) -> State | None:
+    """Return an operator's state with shared arrays, except for copies of a trace's mutable arrays."""
     if isinstance(operator, STATELESS):
         return None
     try:
         state: Any = capture_operator(operator)
-    except UnsavedError:
+    except UncapturableError:
         return None
-    return _kept(operator, state)
+    return _copy_trace_parts(operator, state)
 
 
-def _kept(operator: Operator, state: Any) -> State:
+def _copy_trace_parts(operator: Operator, state: Any) -> State:
     match operator:
         case Arrange():
-            return state if state_of(operator.spine) is not None else kept(state)
+            return state if dormant_state(operator.spine) is not None else copy_mutable_parts(state)
         case Loop():
             inner = {one.place.fingerprint: one for one in operator.body}
-            return {"body": {name: _kept(inner[name], one) for name, one in state["body"].items()}}
+            return {
+                "body": {name: _copy_trace_parts(inner[name], one) for name, one in state["body"].items()}
+            }
         case _:
             return state
 
 
-def _lend_all(one: Operator, borrower: Operator) -> None:
-    """Lend what an operator keeps in place to one of another worker that was made of it."""
-    match one, borrower:
+def _lend_all(operator: Operator, borrower: Operator) -> None:
+    """Lend the tables of an operator to its copy in another worker."""
+    match operator, borrower:
         case Loop(), Loop():
-            theirs = {inner.place.fingerprint: inner for inner in borrower.body}
-            for inner in one.body:
-                _lend_all(inner, theirs[inner.place.fingerprint])
-        case _ if isinstance(one, TABLES) and isinstance(borrower, TABLES):
-            if state_of(borrower.table) is not None:
-                lend(one.table, borrower.table, capture_operator(one)["table"])
+            borrowers = {inner.place.fingerprint: inner for inner in borrower.body}
+            for inner in operator.body:
+                _lend_all(inner, borrowers[inner.place.fingerprint])
+        case _ if isinstance(operator, TABLE_OPERATORS) and isinstance(borrower, TABLE_OPERATORS):
+            if dormant_state(borrower.table) is not None:
+                lend(operator.table, borrower.table, capture_operator(operator)["table"])

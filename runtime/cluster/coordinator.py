@@ -1,8 +1,10 @@
-"""The coordinator: an executor that keeps tables and the clock here and runs operators at the members.
+"""The coordinator: an executor that holds tables and the clock, and runs operators at the members of a crew.
 
 It checks and rolls back table changes like a single worker. A step sends the net changes to all members,
-which process them together. Queries that share nothing with maintained views (over pending changes, or as of
-an epoch) run here.
+which
+process them together. Queries that share nothing with maintained views (over pending changes, or as of an
+epoch)
+run in this process.
 """
 
 from dataclasses import replace
@@ -11,374 +13,388 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.cluster.installation import Installing, Placer
-from kpg.runtime.cluster.messages import Changed, Crew, Each, Reply, shortened, texts_of
-from kpg.runtime.cluster.remote_load import FarTable, Landings, Shares, told
-from kpg.runtime.cluster.shared_memory import CommonDictionary, CommonGroups
+from kpg.runtime.cluster.installation import Placer, RemoteInstaller
+from kpg.runtime.cluster.messages import ChangeMessage, Crew, PerMember, Reply, shorten_rowids, text_columns
+from kpg.runtime.cluster.remote_load import RemoteLoadStaging, RemoteTable, RowDistributor, change_messages
+from kpg.runtime.cluster.shared_memory import SharedDictionary, SharedGroups
 from kpg.runtime.dataflow.dataflow_graph import Step
 from kpg.runtime.errors import InternalError, ProgrammingError
 from kpg.runtime.handles import Installation
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.operators.input import Input
-from kpg.runtime.operators.text_exchange import Told
+from kpg.runtime.operators.text_exchange import CoordinatorStrings
 from kpg.runtime.plan import Types
-from kpg.runtime.tables.epochs import drain_all
+from kpg.runtime.tables.epochs import drain_tables
 from kpg.runtime.tables.table import Table
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema
-from kpg.runtime.worker.as_of import Remembering, Then
+from kpg.runtime.worker.as_of import AsOfContext, ViewHistory
 from kpg.runtime.worker.worker import Worker
 
 Words = NDArray[np.int64]
 
 
-def _unchecked(schema: Schema) -> Schema:
-    """The columns, of which members need not check anything."""
+def _without_constraints(schema: Schema) -> Schema:
+    """Return the schema without constraints, which members need not check."""
     return Schema(tuple(replace(column, nullable=True) for column in schema.columns))
 
 
-def _one(parts: list[Words]) -> Words:
+def _concat_rowids(parts: list[Words]) -> Words:
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
 
 
-AT_ONCE: Final = 1 << 20
-"""So many rows of a table are sent to new members in one message."""
+CHUNK_ROWS: Final = 1 << 20
+"""Rows of a table that are sent to new members in one message."""
 
 
-class ThenHere(Then):
-    """As of an epoch, of views whose members tell what has changed in them."""
+class DistributedAsOfContext(AsOfContext):
+    """Context as of an epoch for views at members; the coordinator has their changes."""
 
     _worker: "Coordinator"
 
-    def _installed(self, view: str) -> Remembering:
+    def _view_history(self, view: str) -> ViewHistory:
         return self._worker.remote[view]
 
 
-class Coordinator(Installing):
+class Coordinator(RemoteInstaller):
     """An ``executor.Executor`` whose operators are at the members of a crew."""
 
-    far = True
+    has_remote_views = True
 
     def __init__(self, crew: Crew, placer: Placer, merge_effort: int, interrupt: DeferredInterrupt) -> None:
         Worker.__init__(self, merge_effort, interrupt)
         self.crew = crew
         if crew.memory is not None:
-            self.dictionary = CommonDictionary(crew.memory)
+            self.dictionary = SharedDictionary(crew.memory)
         self.remote = {}
         self._placer = placer
-        self._told = self._nobody_told()
-        self._ended = False
+        self._strings = self._new_strings()
+        self._is_closed = False
         self._input_texts = {}
-        self._sizes = {}
-        self._positions = 0
-        """The highest position of an operator, from which all members go on alike."""
-        self._shares = Shares(self.dictionary, crew.count)
-        self._homes: dict[str, int] = {}
-        """The columns whose words tell which member has a row, of tables whose rows were sent."""
-        self._landings = Landings(self)
+        self._size_bits = {}
+        self._last_member_position = 0
+        """Highest position of an operator, from which all members continue alike."""
+        self._row_distributor = RowDistributor(self.dictionary, crew.count)
+        self._home_columns: dict[str, int] = {}
+        """Home columns of tables whose rows were sent: their words determine the member of each row."""
+        self._load_staging = RemoteLoadStaging(self)
 
     @property
-    def landing(self) -> Landings | None:
-        """See ``executor.Executor``."""
-        return self._landings if self.crew.memory is None and self.crew.hosts else None
+    def load_staging(self) -> RemoteLoadStaging | None:
+        """Load path that bypasses this process; None if members share its memory."""
+        return self._load_staging if self.crew.memory is None and self.crew.hosts else None
 
-    # Members that are new
+    # Restarted members
 
-    def _be_there(self) -> None:
-        """Start new members if they are gone, and have them be as of the last commit.
+    def _ensure_members(self) -> None:
+        """Start new members if the old ones are lost, with the state of the last commit.
 
-        What was captured of views' changes is here: their listeners miss nothing, and hear nothing twice.
+        The captured changes of views are in this process, so their listeners miss nothing and hear nothing
+        twice.
         """
-        gone = self._gone
-        if gone is None:
+        failure = self._failure
+        if failure is None:
             return
         if self.inputs or any(remote.has_sinks for remote in self.remote.values()):
-            raise gone
-        self.crew.again()
-        self._gone = None
-        self._told = self._nobody_told()
-        self._positions = 0
-        self._landings.begin()
+            raise failure
+        self.crew.restart()
+        self._failure = None
+        self._strings = self._new_strings()
+        self._last_member_position = 0
+        self._load_staging.reset_visibility()
         try:
-            self.inform("start_at", self.epoch)
+            self.notify_members("start_at", self.epoch)
             for name in self.tables:
-                self._tell_table(name)
+                self._send_table(name)
             for remote in self.remote.values():
-                self._put(remote)
-                if remote.observed:
-                    self.inform("observe", remote.name, True)
-            if self._gone is not None:
-                raise self._gone
+                self._install_at_members(remote)
+                if remote.needs_changes:
+                    self.notify_members("observe", remote.name, True)
+            if self._failure is not None:
+                raise self._failure
         except BaseException:
             self.crew.close()
-            self._gone = gone
+            self._failure = failure
             raise
 
-    def _nobody_told(self) -> Told:
-        return Told(self.dictionary, self.crew.count, apart=self.crew.memory is None)
+    def _new_strings(self) -> CoordinatorStrings:
+        return CoordinatorStrings(self.dictionary, self.crew.count, has_local_codes=self.crew.memory is None)
 
-    def texts_of(self, types: Types) -> tuple[int, ...]:
-        """The columns whose words are others at members."""
-        return () if self.crew.memory is not None else texts_of(types)
+    def text_columns(self, types: Types) -> tuple[int, ...]:
+        """Return the columns whose words differ at members."""
+        return () if self.crew.memory is not None else text_columns(types)
 
-    def _tell_table(self, name: str) -> None:
-        """Have members have a table, with the rows of the last commit."""
-        table, point = self.tables[name], self._savepoints[name]
-        self.inform("table", name, _unchecked(table.schema), self.table_number(name))
-        if isinstance(table.groups, CommonGroups):
-            table.groups.tell_all()
-            if point.count:
-                hidden, _ = table.changed_since(point)
-                self.inform("stand", name, point.count, table.live_at(point).shape[0], hidden)
+    def _send_table(self, name: str) -> None:
+        """Create a table at members, with the rows of the last commit."""
+        table, savepoint = self.tables[name], self._step_savepoints[name]
+        self.notify_members("table", name, _without_constraints(table.schema), self.table_number(name))
+        if isinstance(table.groups, SharedGroups):
+            table.groups.mark_all_changed()
+            if savepoint.count:
+                hidden, _ = table.changes_since(savepoint)
+                self.notify_members("stand", name, savepoint.count, table.live_at(savepoint).shape[0], hidden)
             return
-        if isinstance(table, FarTable) and table.blocks and self._landings.send_again(table):
+        if isinstance(table, RemoteTable) and table.ranges and self._load_staging.restore_rows(table):
             return
-        rowids = table.live_at(point)
-        for start in range(0, rowids.shape[0], AT_ONCE):
-            some = rowids[start : start + AT_ONCE]
-            self.inform("fill", name, *self._shares.fill(table, self.home(name), some))
+        rowids = table.live_at(savepoint)
+        for start in range(0, rowids.shape[0], CHUNK_ROWS):
+            chunk = rowids[start : start + CHUNK_ROWS]
+            self.notify_members(
+                "fill", name, *self._row_distributor.distribute(table, self.home_column(name), chunk)
+            )
 
-    def _tell_rows(self, name: str) -> None:
-        """Have members that see a table's rows see those of the last commit."""
-        table, point = self.tables[name], self._savepoints[name]
-        if isinstance(table.groups, CommonGroups):
-            hidden, _ = table.changed_since(point)
-            self.inform("stand", name, point.count, table.live_at(point).shape[0], hidden)
+    def _send_contents(self, name: str) -> None:
+        """Tell members that share memory which rows a table had at the last commit."""
+        table, savepoint = self.tables[name], self._step_savepoints[name]
+        if isinstance(table.groups, SharedGroups):
+            hidden, _ = table.changes_since(savepoint)
+            self.notify_members("stand", name, savepoint.count, table.live_at(savepoint).shape[0], hidden)
 
     def start_at(self, epoch: int) -> None:
-        """See ``Worker``."""
+        """Set the last closed epoch, here and at all members."""
         super().start_at(epoch)
-        self.inform("start_at", epoch)
+        self.notify_members("start_at", epoch)
 
-    def replayed(self, epoch: int) -> None:
-        """See ``executor.Lasting``."""
-        super().replayed(epoch)
-        self.inform("start_at", epoch)
+    def step_replayed(self, epoch: int) -> None:
+        """Process all replayed changes in one step, which ends at ``epoch``."""
+        super().step_replayed(epoch)
+        self.notify_members("start_at", epoch)
 
     # Tables
 
     def create_table(self, name: str, schema: Schema, number: int | None = None) -> Any:
-        """A new table, here and at all members; with the rows that it kept."""
+        """Create a table here and at all members, with its restored rows."""
         table = super().create_table(name, schema, number)
-        self._tell_table(name)
+        self._send_table(name)
         return table
 
     def _new_table(self, name: str, schema: Schema, number: int) -> Table:
         memory = self.crew.memory
         if memory is None:
-            far = FarTable(name, schema, self.dictionary, self._interrupt, self._touched)
-            far.fetch, far.gone = self._landings.fetch, self._landings.gone
-            far.opening = lambda: self.recorder is None and self.vault is not None
-            return far
-        groups = CommonGroups(len(schema.columns), memory, number)
+            table = RemoteTable(name, schema, self.dictionary, self._interrupt, self._touched)
+            table.fetch_rows, table.discard_range = (
+                self._load_staging.fetch_rows,
+                self._load_staging.discard_range,
+            )
+            table.is_opening = lambda: self.recorder is None and self.shard_store is not None
+            return table
+        groups = SharedGroups(len(schema.columns), memory, number)
         return Table(name, schema, self.dictionary, self._interrupt, self._touched, groups)
 
     def drop_table(self, name: str) -> None:
-        """Forget a table that nothing installed reads."""
+        """Drop a table that no installation reads."""
         table = self.tables[name]
-        if isinstance(table, FarTable):
-            table.give_up()
+        if isinstance(table, RemoteTable):
+            table.discard()
         groups = table.groups
         super().drop_table(name)
-        self._homes.pop(name, None)
-        self.inform("drop_table", name)
-        if isinstance(groups, CommonGroups):
-            groups.give_up()
+        self._home_columns.pop(name, None)
+        self.notify_members("drop_table", name)
+        if isinstance(groups, SharedGroups):
+            groups.free()
 
     def rename_table(self, old: str, new: str) -> None:
-        """Have a table be another name's."""
+        """Rename a table; installed plans continue to read it."""
         super().rename_table(old, new)
-        if old in self._homes:
-            self._homes[new] = self._homes.pop(old)
-        self.inform("rename_table", old, new)
+        if old in self._home_columns:
+            self._home_columns[new] = self._home_columns.pop(old)
+        self.notify_members("rename_table", old, new)
 
-    # What is installed
+    # Installations
 
-    def watch(self, installed: Installation) -> None:
+    def watch(self, installation: Installation) -> None:
         """Start capturing its changes."""
-        remote = self.remote[installed.name]
-        if not remote.observed:
-            self.inform("observe", remote.name, True)
-        remote.watched = True
+        remote = self.remote[installation.name]
+        if not remote.needs_changes:
+            self.notify_members("observe", remote.name, True)
+        remote.is_watched = True
 
-    def unwatch(self, installed: Installation) -> None:
-        """Stop capturing its changes, and forget those not drained."""
-        remote = self.remote.get(installed.name)
-        if remote is not None and remote.watched:
-            remote.watched = False
-            remote.captured.clear()
-            if not remote.observed:
-                self.inform("observe", remote.name, False)
+    def unwatch(self, installation: Installation) -> None:
+        """Stop capturing its changes and discard those not drained."""
+        remote = self.remote.get(installation.name)
+        if remote is not None and remote.is_watched:
+            remote.is_watched = False
+            remote.captured_changes.clear()
+            if not remote.needs_changes:
+                self.notify_members("observe", remote.name, False)
 
-    def preview(self, installed: Installation) -> Updates:
-        """See ``executor.Executor``."""
-        if self._closed:
-            raise InternalError("epochs are closed that no step has taken")
-        remote = self.remote[installed.name]
+    def preview(self, installation: Installation) -> Updates:
+        """Return the changes that pending changes of tables would make to it; discard the pending changes."""
+        if self._closed_changes:
+            raise InternalError("a step has not processed all closed epochs")
+        remote = self.remote[installation.name]
         with self._interrupt:
             try:
-                drain_all(self._touched, self._open_epoch, self._closed)
-                found = self.ask("consider", remote.name, self._changes())
+                drain_tables(self._touched, self._open_epoch, self._closed_changes)
+                replies = self.call_members("consider", remote.name, self._change_messages())
                 self._interrupt.check()
             finally:
                 self.rollback()
-        return remote.merged(found)
+        return remote.merge_changes(replies)
 
     def close(self) -> None:
-        """Give everything up."""
+        """Release all resources and end the members."""
         super().close()
         for table in self.tables.values():
-            if isinstance(table, FarTable):
-                table.give_up()
+            if isinstance(table, RemoteTable):
+                table.discard()
         self.remote.clear()
-        self._ended = True
+        self._is_closed = True
         self.crew.close()
 
     def fork(self, interrupt: DeferredInterrupt) -> Worker:
-        """A single worker with the tables of this one, which computes what is installed in it."""
-        self._have_rows_here()
+        """Return a single worker with the tables of this one, which computes what is installed in it."""
+        self._fetch_all_tables()
         other = super().fork(interrupt)
         if self.crew.memory is not None:
             self.crew.memory.pin(other)
         return other
 
-    def _have_rows_here(self) -> None:
+    def _fetch_all_tables(self) -> None:
         for table in self.tables.values():
-            if isinstance(table, FarTable):
-                table.come_here()
+            if isinstance(table, RemoteTable):
+                table.fetch_all()
 
-    def remember(self, installed: Installation) -> None:
-        """Keep what changes in an installation from now on, until it is forgotten."""
-        remote = self.remote[installed.name]
-        if remote.remembers is None:
-            if not remote.observed:
-                self.inform("observe", remote.name, True)
-            remote.remember(self.epoch)
+    def keep_changes(self, installation: Installation) -> None:
+        """Keep the changes of an installation from now on, as its history."""
+        remote = self.remote[installation.name]
+        if remote.history_since is None:
+            if not remote.needs_changes:
+                self.notify_members("observe", remote.name, True)
+            remote.keep_history(self.epoch)
 
-    def forget_past(self, epoch: int) -> None:
-        """See ``Worker``."""
-        super().forget_past(epoch)
+    def drop_history_before(self, epoch: int) -> None:
+        """Drop the history before an epoch."""
+        super().drop_history_before(epoch)
         for remote in self.remote.values():
-            remote.forget(epoch)
+            remote.drop_history_before(epoch)
 
-    def drop_past(self) -> None:
-        """See ``Worker``."""
-        super().drop_past()
+    def disable_history(self) -> None:
+        """Drop all history and stop keeping it."""
+        super().disable_history()
         for remote in self.remote.values():
-            remote.remember(None)
-            if not remote.observed:
-                self.inform("observe", remote.name, False)
+            remote.keep_history(None)
+            if not remote.needs_changes:
+                self.notify_members("observe", remote.name, False)
 
-    def _as_of(self, epoch: int, *, own: bool) -> Then:
-        return ThenHere(self, epoch, own=own)
+    def _as_of_context(self, epoch: int, *, reads_pending: bool) -> AsOfContext:
+        return DistributedAsOfContext(self, epoch, reads_pending=reads_pending)
 
-    def retire(self) -> None:
-        """Members keep what closed inputs have made."""
+    def free_final_operators(self) -> None:
+        """Do nothing: members keep operators that are final."""
 
     # Inputs and the clock
 
     def create_input(self, name: str, width: int) -> Input:
-        """A new input; what it brings goes to the members with the step that takes it."""
-        made = super().create_input(name, width)
-        self.inform("feed", name, width, made.identity)
-        return made
+        """Create an input; its updates are sent to members with the step that processes them."""
+        operator = super().create_input(name, width)
+        self.notify_members("feed", name, width, operator.identity)
+        return operator
 
-    def forget_input(self, identity: str) -> None:
-        """Nobody feeds an input any more."""
-        super().forget_input(identity)
-        self.inform("forget", identity)
+    def drop_input(self, identity: str) -> None:
+        """Drop an input with its buffered updates."""
+        super().drop_input(identity)
+        self.notify_members("forget", identity)
 
-    def _take(self, step: Step, epoch: int) -> None:
+    def _run_step(self, step: Step, epoch: int) -> None:
         self.scope.step = step
         with self._interrupt:
             recorder = self.recorder
-            self._look_at_sizes()
+            self._replan_for_sizes()
             try:
                 if recorder is not None:
-                    recorder.expect(self._closed)
-                self.inputs.release(step.upper)
-                fed = self._fed(step)
-                news = self.replies("change", step.lower, step.upper, self._changes(), fed)
+                    recorder.prepare(self._closed_changes)
+                self.inputs.push_until(step.upper)
+                input_updates = self._take_inputs(step)
+                replies = self.call_for_replies(
+                    "change", step.lower, step.upper, self._change_messages(), input_updates
+                )
                 self._interrupt.check()
                 if recorder is not None:
-                    recorder.record(epoch, self._closed)
+                    recorder.record(epoch, self._closed_changes)
             except BaseException:
                 if recorder is not None:
                     recorder.cancel()
-                self._take_back(step)
+                self._roll_back_members(step)
                 raise
-            self._make_final(step, epoch, None)
-            self._news(news)
-            self.tell("settle", epoch)
+            self._finish_step(step, epoch, None)
+            self._collect_changes(replies)
+            self.send_to_members("settle", epoch)
 
-    def _look_at_sizes(self) -> None:
-        """Before a step that gives tables other sizes: what is placed otherwise then takes it so."""
-        names = {closed.table for closed in self._closed}
-        if self._resized(names):
-            rows = sum(change.rowids.shape[0] for closed in self._closed for change in closed.changes)
-            self._place_again(rows, names)
+    def _replan_for_sizes(self) -> None:
+        """Replace plans whose placement depends on table sizes that the step changes, before it runs."""
+        names = {closed.table for closed in self._closed_changes}
+        if self._update_sizes(names):
+            rows = sum(change.rowids.shape[0] for closed in self._closed_changes for change in closed.changes)
+            self._replace_plans(rows, names)
 
-    def _take_back(self, step: Step) -> None:
-        self.inform("undo")
-        self._undo(step)
+    def _roll_back_members(self, step: Step) -> None:
+        self.notify_members("undo")
+        self._roll_back_step(step)
 
-    def _fed(self, step: Step) -> list[tuple[str, Updates, tuple[int, ...]]]:
-        """What inputs have brought."""
-        found = []
+    def _take_inputs(self, step: Step) -> list[tuple[str, Updates, tuple[int, ...]]]:
+        """Return the updates of inputs, with the text columns of each."""
+        result = []
         while (operator := step.next()) is not None:
             assert isinstance(operator, Input)
-            pending = operator.take()
+            pending = operator.take_pending()
             if pending:
                 texts = self._input_texts.get(operator.identity, ())
-                found.append((operator.identity, Updates.concat(pending), texts))
-        return found
+                result.append((operator.identity, Updates.concat(pending), texts))
+        return result
 
-    def _changes(self) -> list[Changed] | Each:
-        """What is closed; where members do not see rows, each one's share of them in words."""
+    def _change_messages(self) -> list[ChangeMessage] | PerMember:
+        """Return the closed changes; where members do not share memory, each member's rows as words."""
         if self.crew.memory is None:
-            parts = [told(self, closed, self._shares) for closed in self._closed]
+            parts = [change_messages(self, closed, self._row_distributor) for closed in self._closed_changes]
             members = range(self.crew.count)
-            return Each(tuple([one for each in parts for one in each[member]] for member in members))
-        found = []
-        for closed in self._closed:
+            return PerMember(tuple([one for each in parts for one in each[member]] for member in members))
+        messages = []
+        for closed in self._closed_changes:
             table = self.tables[closed.table]
-            gone = [change.rowids for change in closed.changes if change.diff < 0]
-            came = [change.rowids for change in closed.changes if change.diff > 0]
-            rowids, deleted = _one(came), _one(gone)
-            if len(came) > 1:
+            deletions = [change.rowids for change in closed.changes if change.diff < 0]
+            insertions = [change.rowids for change in closed.changes if change.diff > 0]
+            rowids, deleted = _concat_rowids(insertions), _concat_rowids(deletions)
+            if len(insertions) > 1:
                 rowids.sort()
-            gone_ones, after = deleted if deleted.shape[0] else None, (table.count, table.rows)
-            found.append(Changed(closed.epoch, table.name, gone_ones, shortened(rowids), None, after))
-        return found
+            deleted_or_none, size_after = deleted if deleted.shape[0] else None, (table.count, table.rows)
+            messages.append(
+                ChangeMessage(
+                    closed.epoch, table.name, deleted_or_none, shorten_rowids(rowids), None, size_after
+                )
+            )
+        return messages
 
-    def _news(self, replies: list[Reply]) -> None:
-        """Keep what has changed in what is watched."""
+    def _collect_changes(self, replies: list[Reply]) -> None:
+        """Collect the changes of watched installations from the members' replies."""
         for worker, reply in enumerate(replies):
             assert isinstance(reply.value, dict)
             for name, changes in reply.value.items():
                 remote = self.remote.get(name)
-                if remote is not None and (worker == 0 or not remote.held):
-                    remote.fresh += [self.updates(worker, one, remote.texts) for one in changes]
+                if remote is not None and (worker == 0 or not remote.is_replicated):
+                    remote.step_changes += [
+                        self.decode_updates(worker, one, remote.text_columns) for one in changes
+                    ]
         for remote in self.remote.values():
-            remote.gather()
+            remote.finish_step()
 
-    # Tables' columns
+    # Columns of tables
 
-    def home(self, table: str) -> int:
-        """The column whose words tell which member has a row of a table."""
-        found = self._homes.get(table)
-        if found is None:
-            found = self._homes[table] = self._placer.home(table)
-        return found
+    def home_column(self, table: str) -> int:
+        """Return the column whose words determine the member of each row of a table."""
+        column = self._home_columns.get(table)
+        if column is None:
+            column = self._home_columns[table] = self._placer.home_column(table)
+        return column
 
-    def column(self, table: str, name: str) -> int:
-        """The place of a table's column, whose name is in any case."""
+    def column_position(self, table: str, name: str) -> int:
+        """Return the position of a table's column; the name is case insensitive."""
         names = [one.lower() for one in self.tables[table].schema.names]
         if name.lower() not in names:
             raise ProgrammingError(f'column "{name}" does not exist')
         return names.index(name.lower())
 
-    def leading_key(self, table: str) -> int:
-        """The first column of a table's primary key, or of all."""
+    def leading_key_column(self, table: str) -> int:
+        """Return the first column of a table's primary key, or 0 without one."""
         key = self.tables[table].schema.primary_key
         return key[0] if key else 0

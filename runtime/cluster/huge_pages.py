@@ -1,8 +1,9 @@
-"""A file in memory that is made of huge pages, if this machine allows one.
+"""An anonymous file with huge pages, if this machine allows one.
 
-Linux gives anonymous files 4 KB pages unless its administrator says otherwise. With these, page faults cost
-as much as the computation over the rows. A tmpfs chooses its own page size. This file, run as a helper
-process, mounts a tmpfs with huge pages in a namespace of its own, sends back an unlinked file, and exits.
+Linux gives anonymous files 4 KB pages unless its administrator configures otherwise. With these, page faults
+cost as much as the computation over the rows. A tmpfs chooses its own page size. This file runs as a
+helper process: it mounts a tmpfs with huge pages in its own namespace, sends back an unlinked file, and
+exits.
 The mount ends when the file is closed.
 
 The helper runs without site packages, so this module imports only the standard library.
@@ -22,13 +23,13 @@ SECONDS = 10
 OPTIONS = b"huge=always,size=0"
 
 
-def large_file() -> int | None:
-    """A new file of large pages; None where none is to be had."""
+def open_huge_page_file() -> int | None:
+    """Return the descriptor of a new file with huge pages; None if the system does not allow one."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         command = [sys.executable, "-I", "-S", __file__, str(theirs.fileno())]
         try:
-            done = subprocess.run(
+            result = subprocess.run(
                 command,
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
@@ -38,14 +39,14 @@ def large_file() -> int | None:
             )
         except (OSError, subprocess.SubprocessError):
             return None
-        if done.returncode:
+        if result.returncode:
             return None
         _, files, _, _ = socket.recv_fds(ours, 1, 1)
         return files[0] if files else None
 
 
 def main() -> None:
-    """Mount, and send a file through the socket of the given number."""
+    """Mount a tmpfs and send a file through the socket whose descriptor is the first argument."""
     libc = ctypes.CDLL(None, use_errno=True)
     user, group = os.getuid(), os.getgid()
     if libc.unshare(NEW_MOUNTS):
@@ -58,8 +59,8 @@ def main() -> None:
         ):
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
-    nothing = ctypes.c_void_p()
-    libc.mount(b"none", b"/", nothing, ctypes.c_ulong(PRIVATE | RECURSIVE), nothing)
+    null = ctypes.c_void_p()
+    libc.mount(b"none", b"/", null, ctypes.c_ulong(PRIVATE | RECURSIVE), null)
     where = tempfile.mkdtemp()
     try:
         if libc.mount(b"kpg", where.encode(), b"tmpfs", ctypes.c_ulong(0), OPTIONS):

@@ -1,8 +1,10 @@
 """Plans that a coordinator installs at its members, and the handles that read them.
 
-:class:`Installing` places a plan on the workers, installs it at every member, and places it again when table
-sizes have changed. :class:`Remote` implements ``executor.Installation``: it concatenates the rows, changes
-and figures of all members. :class:`Asking` sends commands to the members and collects their replies.
+:class:`RemoteInstaller` places a plan on the workers, installs it at every member, and places it again when
+table sizes have changed. :class:`RemoteInstallation` implements ``executor.Installation``: it combines the
+rows,
+changes and statistics of all members. :class:`MemberClient` sends commands to the members and collects their
+replies.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -15,37 +17,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime import plan
-from kpg.runtime.cluster.messages import Command, Crew, MemberGoneError, Reply, UnsendableError, with_columns
-from kpg.runtime.cluster.remote_load import FarTable, Landings
-from kpg.runtime.cluster.shared_memory import NO_NEWS
-from kpg.runtime.cluster.skew import with_heavy
+from kpg.runtime.cluster.messages import (
+    Command,
+    Crew,
+    MemberLostError,
+    Reply,
+    UnsendableError,
+    replace_columns,
+)
+from kpg.runtime.cluster.remote_load import RemoteLoadStaging, RemoteTable
+from kpg.runtime.cluster.shared_memory import NO_UPDATE
+from kpg.runtime.cluster.skew import with_skewed_keys
 from kpg.runtime.errors import InternalError, NotSupportedError, OperationalError
 from kpg.runtime.handles import (
-    NOTHING,
+    NO_FILTER,
     ArrangementInfo,
+    ExportLocations,
     Installation,
-    Offered,
     OperatorInfo,
     OverlayInfo,
     RankLookup,
     Stats,
-    Work,
-    not_offered,
+    WorkerStatistics,
+    export_error,
 )
 from kpg.runtime.interrupts import DeferredInterrupt
-from kpg.runtime.operators.input import changes_after, forgotten, gathered
-from kpg.runtime.operators.text_exchange import Told
+from kpg.runtime.operators.input import changes_after, drop_changes_through, merge_small_parts
+from kpg.runtime.operators.text_exchange import CoordinatorStrings
 from kpg.runtime.plan import AnyNode, Columns, Import, Loop, Plan, Source, Types, user
 from kpg.runtime.storage.packs import Sharded
 from kpg.runtime.tables.table import Table
 from kpg.runtime.trace.updates import Updates
-from kpg.runtime.worker.dataflows import Installed
+from kpg.runtime.worker.dataflows import LocalInstallation
 from kpg.runtime.worker.worker import Worker
 
 Words = NDArray[np.int64]
 
 
-READS: Final = frozenset(
+READ_METHODS: Final = frozenset(
     {
         "rows",
         "matching",
@@ -63,11 +72,11 @@ READS: Final = frozenset(
         "work_here",
     }
 )
-"""What members that were started again answer as those before them."""
+"""Methods that restarted members answer like their predecessors, so that they can be called again."""
 
 
-def _added(infos: Sequence[OperatorInfo]) -> OperatorInfo:
-    """One operator at all members."""
+def _sum_operator_infos(infos: Sequence[OperatorInfo]) -> OperatorInfo:
+    """Return the statistics of one operator over all members."""
     first = infos[0]
     return replace(
         first,
@@ -80,548 +89,578 @@ def _added(infos: Sequence[OperatorInfo]) -> OperatorInfo:
     )
 
 
-def _all_of(infos: Sequence[ArrangementInfo]) -> ArrangementInfo:
+def _sum_arrangement_infos(infos: Sequence[ArrangementInfo]) -> ArrangementInfo:
     return replace(infos[0], rows=sum(one.rows for one in infos), bytes=sum(one.bytes for one in infos))
 
 
 def _raise_first(replies: Sequence[Reply]) -> None:
-    """Raise the error that comes first in the order of operators, if there is one."""
+    """Raise the error of the earliest operator, if there is an error."""
     failed = [(worker, reply) for worker, reply in enumerate(replies) if reply.error is not None]
     if not failed:
         return
-    own = [one for one in failed if not one[1].aside] or failed
-    worker, first = min(own, key=lambda one: one[1].order)
+    primary = [one for one in failed if not one[1].is_secondary] or failed
+    worker, first = min(primary, key=lambda one: one[1].order)
     assert first.error is not None
     if isinstance(first.error, MemoryError):
         raise OperationalError(
             f"out of memory: worker {worker}: {first.error}",
-            hint="nothing was changed; have more workers, or give them more",
+            hint="nothing was changed; use more workers, or give them more memory",
         )
     raise first.error
 
 
-class Asking:
-    """The part of a coordinator that speaks with its crew."""
+class MemberClient:
+    """The coordinator's calls of its members."""
 
     crew: Crew
-    _told: Told
+    _strings: CoordinatorStrings
     _interrupt: DeferredInterrupt
-    _ended: bool
-    _gone: MemberGoneError | None = None
-    """Why there are no members, until they are started again."""
-    _patient = False
-    """Whether Ctrl-C waits: what is asked belongs to a step that is final."""
+    _is_closed: bool
+    _failure: MemberLostError | None = None
+    """Why there are no members; None while there are some."""
+    _defers_interrupt = False
+    """Whether Ctrl-C has to wait, because the call belongs to a step that is final."""
 
-    def _be_there(self) -> None:
-        """Start new members if they are gone."""
+    def _ensure_members(self) -> None:
+        """Start new members if the old ones are lost."""
         raise NotImplementedError
 
-    def ask(self, method: str, *args: object) -> list[Any]:
-        """What all members answer; of several errors the one that comes first in order of operators."""
-        return [reply.value for reply in self.replies(method, *args)]
+    def call_members(self, method: str, *args: object) -> list[Any]:
+        """Call a method at all members and return their results.
 
-    def replies(self, method: str, *args: object) -> list[Reply]:
-        """As :meth:`ask`, with the strings that came along taken up."""
-        if self._ended:
+        Of several errors, the one of the earliest operator is raised.
+        """
+        return [reply.value for reply in self.call_for_replies(method, *args)]
+
+    def call_for_replies(self, method: str, *args: object) -> list[Reply]:
+        """Call a method at all members, add the strings in their replies, and return the replies."""
+        if self._is_closed:
             return []
-        self._be_there()
+        self._ensure_members()
         memory = self.crew.memory
-        news = NO_NEWS if memory is None else memory.news()
-        command = Command(method, args, self._told.news(), news.shown)
+        update = NO_UPDATE if memory is None else memory.take_update()
+        command = Command(method, args, self._strings.take_nonempty_delta(), update.updates)
         try:
-            replies, stopped = self.crew.call(command, self._look)
+            replies, stopped = self.crew.call(command, self._check_interrupt)
         except UnsendableError:
-            self._told.untold(command.learn)
+            self._strings.restore_delta(command.strings)
             if memory is not None:
-                memory.unsaid(news)
+                memory.restore_update(update)
             raise
-        except MemberGoneError as gone:
-            self._gone = gone
-            if method not in READS:
+        except MemberLostError as error:
+            self._failure = error
+            if method not in READ_METHODS:
                 raise
-            return self.replies(method, *args)
+            return self.call_for_replies(method, *args)
         if memory is not None:
-            memory.heard(news)
+            memory.confirm_update(update)
         for worker, reply in enumerate(replies):
-            self._told.hear(worker, reply.delta)
+            self._strings.add_worker_strings(worker, reply.delta)
         if stopped is not None:
             raise stopped
         _raise_first(replies)
         return replies
 
-    def _look(self) -> None:
-        if not self._patient:
+    def _check_interrupt(self) -> None:
+        if not self._defers_interrupt:
             self._interrupt.check()
 
-    def tell(self, method: str, *args: object) -> None:
-        """Have members do something that nobody waits for."""
-        if self._gone is None and not self._ended:
+    def send_to_members(self, method: str, *args: object) -> None:
+        """Call a method at all members without waiting for them."""
+        if self._failure is None and not self._is_closed:
             try:
-                self.crew.tell(Command(method, args, self._told.news()))
-            except MemberGoneError as gone:
-                self._gone = gone
+                self.crew.send(Command(method, args, self._strings.take_nonempty_delta()))
+            except MemberLostError as error:
+                self._failure = error
 
-    def inform(self, method: str, *args: object) -> None:
-        """Have members know what is so here; those that are started again do."""
-        if self._gone is None:
-            with suppress(MemberGoneError):
-                self.ask(method, *args)
+    def notify_members(self, method: str, *args: object) -> None:
+        """Call a method that only transfers this process's state; restarted members receive the state anyway."""
+        if self._failure is None:
+            with suppress(MemberLostError):
+                self.call_members(method, *args)
 
-    def words(self, worker: int, words: Words, texts: tuple[int, ...]) -> Words:
-        """Words of a member as those of the coordinator, in place."""
-        for column in texts:
-            words[column] = self._told.words(worker, words[column])
+    def decode_words(self, worker: int, words: Words, text_columns: tuple[int, ...]) -> Words:
+        """Translate words of a member to those of the coordinator, in place."""
+        for column in text_columns:
+            words[column] = self._strings.decode(worker, words[column])
         return words
 
-    def updates(self, worker: int, updates: Updates, texts: tuple[int, ...]) -> Updates:
-        """Updates of a member in words of the coordinator."""
-        columns = {place: self._told.words(worker, updates.data[place]) for place in texts}
-        return with_columns(updates, columns) if columns else updates
+    def decode_updates(self, worker: int, updates: Updates, text_columns: tuple[int, ...]) -> Updates:
+        """Return updates of a member in words of the coordinator."""
+        columns = {place: self._strings.decode(worker, updates.data[place]) for place in text_columns}
+        return replace_columns(updates, columns) if columns else updates
 
-    # Profiles
+    # Statistics
 
     def operators(self) -> list[OperatorInfo]:
-        """Every operator, with the work of all members."""
-        return [_added(infos) for infos in zip(*self.ask("operators_here"), strict=True)]
+        """Return all operators, each with the work of all members."""
+        return [
+            _sum_operator_infos(infos) for infos in zip(*self.call_members("operators_here"), strict=True)
+        ]
 
-    def work(self) -> list[Work]:
-        """What each member keeps and has done."""
+    def worker_statistics(self) -> list[WorkerStatistics]:
+        """Return the state and work of each member."""
 
-        works, found = zip(*self.ask("work_here"), strict=True)
-        return with_heavy(works, found)
+        statistics, samples = zip(*self.call_members("work_here"), strict=True)
+        return with_skewed_keys(statistics, samples)
 
     def arrangements(self) -> list[ArrangementInfo]:
-        """Every index, with the rows of all members."""
-        return [_all_of(infos) for infos in zip(*self.ask("arrangements_here"), strict=True)]
+        """Return all arrangements, each with the rows of all members."""
+        return [
+            _sum_arrangement_infos(infos)
+            for infos in zip(*self.call_members("arrangements_here"), strict=True)
+        ]
 
 
-class Remote:
-    """An ``executor.Installation`` of a coordinator."""
+class RemoteInstallation:
+    """An ``executor.Installation`` at the members."""
 
     def __init__(
-        self, owner: "Installing", name: str, made: Plan, texts: tuple[int, ...], width: int, held: bool
+        self,
+        owner: "RemoteInstaller",
+        name: str,
+        placed_plan: Plan,
+        text_columns: tuple[int, ...],
+        width: int,
+        is_replicated: bool,
     ) -> None:
-        """``held``: every member has all rows; else each has its share."""
+        """Create it; with ``is_replicated`` every member has all rows, else each has its share."""
         self.name = name
-        self.plan = made
-        self.asked = made
-        """The plan before it was placed."""
-        self.texts = texts
+        self.plan = placed_plan
+        self.original_plan = placed_plan
+        """The plan before its placement."""
+        self.text_columns = text_columns
         self.width = width
-        self.held = held
-        self.watched = False
-        self.remembers: int | None = None
-        """The epoch since which all changes are kept; None if they are not."""
-        self._past: list[Updates] = []
-        self.captured: list[Updates] = []
-        self.fresh: list[Updates] = []
-        """What members have told of the last step."""
-        self.figures: list[tuple[Stats, int]] = []
+        self.is_replicated = is_replicated
+        self.is_watched = False
+        self.history_since: int | None = None
+        """Epoch since which all changes are kept; None if they are not kept."""
+        self._history: list[Updates] = []
+        self.captured_changes: list[Updates] = []
+        self.step_changes: list[Updates] = []
+        """Changes that members reported for the last step."""
+        self.statistics: list[tuple[Stats, int]] = []
         self._owner = owner
-        self._sinks = dict(_sinks(owner, Columns(made.nodes)))
+        self._sinks = dict(_sinks_of(owner, Columns(placed_plan.nodes)))
 
     @property
     def has_sinks(self) -> bool:
-        """Whether somebody listens to what goes through it, whom new members would tell everything again."""
+        """Whether it has sinks, to which restarted members would send everything again."""
         return bool(self._sinks)
 
     @property
     def stats(self) -> Stats:
-        """The slowest member's times, and all rows."""
-        found: list[tuple[Stats, int, bool]] = self._owner.ask("figures", self.name)
-        stats = [one for one, _, _ in found]
-        sizes = [size for _, size, _ in found]
+        """Cost of the plan: times of the slowest member, rows of all members."""
+        replies: list[tuple[Stats, int, bool]] = self._owner.call_members("figures", self.name)
+        stats = [one for one, _, _ in replies]
+        sizes = [size for _, size, _ in replies]
         return Stats(
             max(one.install_seconds for one in stats),
             stats[0].arrangements_built,
             stats[0].arrangements_reused,
             max(one.last_step_seconds for one in stats),
-            sizes[0] if self.held else sum(sizes),
+            sizes[0] if self.is_replicated else sum(sizes),
         )
 
     @property
-    def place(self) -> int:
-        """The place of the operator whose contents it has."""
-        return self.figures[0][1]
+    def operator_position(self) -> int:
+        """Position of the output operator."""
+        return self.statistics[0][1]
 
     @property
     def size(self) -> int:
-        """About how many rows the contents have."""
+        """Approximate number of rows."""
         return self.stats.rows
 
-    def rows(self, equal: Mapping[int, int] = NOTHING) -> tuple[Words, Words]:
-        """See ``Installation``."""
-        return self._together(self._owner.ask("rows", self.name))
+    def rows(self, equal: Mapping[int, int] = NO_FILTER) -> tuple[Words, Words]:
+        """Return the contents; see ``Installation``."""
+        return self._merge_rows(self._owner.call_members("rows", self.name))
 
-    def matching(self, prefix: Sequence[int]) -> tuple[Words, Words]:
-        """See ``Installation``."""
-        return self._together(self._owner.ask("matching", self.name, np.array(prefix, np.int64)))
+    def rows_with_prefix(self, prefix: Sequence[int]) -> tuple[Words, Words]:
+        """Return the rows that begin with these words, and their multiplicities."""
+        return self._merge_rows(self._owner.call_members("matching", self.name, np.array(prefix, np.int64)))
 
     def rows_of(self, keys: Words) -> tuple[NDArray[np.bool_], Words]:
-        """See ``Installation``."""
-        there = np.zeros(keys.shape[0], np.bool_)
+        """Return, for an ego view, which readers have a row, and rows for all of them."""
+        has_row = np.zeros(keys.shape[0], np.bool_)
         rows = np.zeros((self.width, keys.shape[0]), np.int64)
-        found: list[tuple[Words, Words]] = self._owner.ask("rows_of", self.name, keys)
-        for worker, (places, data) in enumerate(found[:1] if self.held else found):
-            there[places] = True
-            rows[:, places] = self._owner.words(worker, data.copy(), self.texts)
-        return there, rows
+        replies: list[tuple[Words, Words]] = self._owner.call_members("rows_of", self.name, keys)
+        for worker, (places, data) in enumerate(replies[:1] if self.is_replicated else replies):
+            has_row[places] = True
+            rows[:, places] = self._owner.decode_words(worker, data.copy(), self.text_columns)
+        return has_row, rows
 
-    def lists_of(self, keys: Words) -> tuple[Words, Words] | None:
-        """See ``Installation``: members tell of rows."""
+    def arrays_of(self, keys: Words) -> tuple[Words, Words] | None:
+        """Return None: members send rows."""
         return None
 
     def overlay(self) -> OverlayInfo | None:
-        """See ``Installation``: that of the first member, at which all rows of an ego view are."""
-        found: list[OverlayInfo | None] = self._owner.ask("overlay", self.name)
+        """Return the statistics of an ego view's overlay, which is at the first member."""
+        found: list[OverlayInfo | None] = self._owner.call_members("overlay", self.name)
         return found[0]
 
     @contextmanager
-    def offered(self, names: Sequence[str], types: Types) -> Iterator[Offered]:
-        """See ``Installation``."""
+    def export(self, names: Sequence[str], types: Types) -> Iterator[ExportLocations]:
+        """Let other processes fetch the named columns of the contents from the workers."""
         hosts, secret = self._owner.crew.hosts, token_bytes(32)
         if not hosts:
-            raise not_offered()
-        found = self._owner.ask("offer", self.name, tuple(names), tuple(types), hosts, secret)
-        count = 1 if self.held else len(found)
-        places = [(host, port) for host, (port, _) in zip(hosts, found, strict=True)][:count]
+            raise export_error()
+        replies = self._owner.call_members("offer", self.name, tuple(names), tuple(types), hosts, secret)
+        count = 1 if self.is_replicated else len(replies)
+        places = [(host, port) for host, (port, _) in zip(hosts, replies, strict=True)][:count]
         try:
-            yield Offered(places, secret, [schema for _, schema in found[:count]])
+            yield ExportLocations(places, secret, [schema for _, schema in replies[:count]])
         finally:
-            self._owner.inform("withdraw", self.name)
+            self._owner.notify_members("withdraw", self.name)
 
-    def decide(self) -> None:
-        """See ``Installation``."""
-        self._owner.ask("decide", self.name)
+    def decide_pushes(self) -> None:
+        """Recompute an ego view's push decisions from the observed traffic."""
+        self._owner.call_members("decide", self.name)
 
-    def choose(self, readers: Words | None) -> None:
-        """See ``Installation``."""
-        self._owner.ask("choose", self.name, readers)
+    def capture_readers(self, readers: Words | None) -> None:
+        """Restrict the captured changes of a watched ego view to these readers; None captures all."""
+        self._owner.call_members("choose", self.name, readers)
 
-    def _together(self, found: Sequence[tuple[Words, Words]]) -> tuple[Words, Words]:
+    def _merge_rows(self, replies: Sequence[tuple[Words, Words]]) -> tuple[Words, Words]:
         parts = []
-        for worker, (data, diffs) in enumerate(found[:1] if self.held else found):
-            parts.append((self._owner.words(worker, data.copy(), self.texts), diffs))
+        for worker, (data, diffs) in enumerate(replies[:1] if self.is_replicated else replies):
+            parts.append((self._owner.decode_words(worker, data.copy(), self.text_columns), diffs))
         if len(parts) == 1:
             return parts[0]
         time = np.zeros((1, 1), np.int64)
         whole = Updates.concat([Updates(data, time, diffs) for data, diffs in parts]).consolidate()
         return whole.data, whole.diffs()
 
-    def merged(self, found: Iterable[Updates]) -> Updates:
-        """What members say has changed, or would."""
+    def merge_changes(self, replies: Iterable[Updates]) -> Updates:
+        """Return the consolidated changes that members have reported."""
         parts = [
-            self._owner.updates(worker, one, self.texts)
-            for worker, one in enumerate(found)
-            if worker == 0 or not self.held
+            self._owner.decode_updates(worker, one, self.text_columns)
+            for worker, one in enumerate(replies)
+            if worker == 0 or not self.is_replicated
         ]
         return Updates.concat([Updates.empty(self.width, 1), *parts]).consolidate()
 
-    def gather(self) -> None:
-        """The changes of a step are one."""
-        fresh, self.fresh = self.fresh, []
-        if fresh:
-            whole = Updates.concat(fresh).consolidate()
-            if self.watched and len(whole):
-                self.captured.append(whole)
-            if self.remembers is not None and len(whole):
-                self._past.append(whole)
-                gathered(self._past)
+    def finish_step(self) -> None:
+        """Consolidate the changes of a step, and add them to the captured ones and to the history."""
+        parts, self.step_changes = self.step_changes, []
+        if parts:
+            whole = Updates.concat(parts).consolidate()
+            if self.is_watched and len(whole):
+                self.captured_changes.append(whole)
+            if self.history_since is not None and len(whole):
+                self._history.append(whole)
+                merge_small_parts(self._history)
 
     def drain(self) -> list[Updates]:
-        """See ``Installation``."""
-        changes, self.captured = self.captured, []
+        """Return the consolidated changes of each step since the last call."""
+        changes, self.captured_changes = self.captured_changes, []
         return changes
 
     @property
-    def observed(self) -> bool:
-        """Whether members are to tell of its changes."""
-        return self.watched or self.remembers is not None
+    def needs_changes(self) -> bool:
+        """Whether members have to report its changes."""
+        return self.is_watched or self.history_since is not None
 
-    def remember(self, epoch: int | None) -> None:
-        """Keep what changes after an epoch; None: nothing any more."""
-        self.remembers, self._past = epoch, []
+    def keep_history(self, epoch: int | None) -> None:
+        """Keep the changes after an epoch; None drops the history."""
+        self.history_since, self._history = epoch, []
 
-    def forget(self, epoch: int) -> None:
-        """Keep only what came after an epoch."""
-        if self.remembers is not None:
-            self._past, self.remembers = forgotten(self._past, self.remembers, epoch)
+    def drop_history_before(self, epoch: int) -> None:
+        """Drop the history before an epoch."""
+        if self.history_since is not None:
+            self._history, self.history_since = drop_changes_through(self._history, self.history_since, epoch)
 
-    def changes(self, since: int) -> list[Updates]:
-        """The changes after an epoch, if they are kept: consolidated, step by step."""
-        return [one.consolidate() for one in changes_after(self._past, since)]
+    def changes_after(self, since: int) -> list[Updates]:
+        """Return the kept changes after an epoch, consolidated, step by step."""
+        return [one.consolidate() for one in changes_after(self._history, since)]
 
-    def rows_then(self, epoch: int) -> tuple[Words, Words]:
-        """As :meth:`rows`, after an epoch since which changes are kept."""
+    def rows_as_of(self, epoch: int) -> tuple[Words, Words]:
+        """Return :meth:`rows` as of an epoch that the kept changes cover."""
         time = np.zeros((1, 1), np.int64)
         data, diffs = self.rows()
-        parts = [part.negate().with_time(time) for part in self.changes(epoch)]
+        parts = [part.negate().with_time(time) for part in self.changes_after(epoch)]
         whole = Updates.concat([Updates(data, time, diffs), *parts]).consolidate()
         return whole.data, whole.diffs()
 
-    def heard(self, listener: int) -> list[Updates]:
-        """See ``Installation``: what all members' sinks got, as one."""
+    def drain_sink(self, listener: int) -> list[Updates]:
+        """Return the updates of the sink with that number at all members, since the last call."""
         texts, width, depth = self._sinks[listener]
-        found: list[list[Updates]] = self._owner.ask("heard", self.name, listener, texts)
-        parts = [self._owner.updates(worker, one, texts) for worker, each in enumerate(found) for one in each]
+        replies: list[list[Updates]] = self._owner.call_members("heard", self.name, listener, texts)
+        parts = [
+            self._owner.decode_updates(worker, one, texts)
+            for worker, each in enumerate(replies)
+            for one in each
+        ]
         if not parts:
             return []
         whole = Updates.concat([Updates.empty(width, depth), *parts]).consolidate()
         return [whole] if len(whole) else []
 
-    def ignore(self, listener: int) -> None:
-        """See ``Installation``."""
-        self._owner.ask("ignore", self.name, listener)
+    def close_sink(self, listener: int) -> None:
+        """Stop a sink; its buffered updates can still be drained."""
+        self._owner.call_members("ignore", self.name, listener)
 
     def is_final(self) -> bool:
-        """Members keep what can never change again."""
+        """Return False: members keep operators that are final."""
         return False
 
-    def own_state(self, prefix: str) -> tuple[int, int]:
-        """See ``Installation``."""
-        found: list[tuple[int, int]] = self._owner.ask("state", self.name, prefix)
-        return sum(rows for rows, _ in found), sum(size for _, size in found)
+    def exclusive_state(self, prefix: str) -> tuple[int, int]:
+        """Return rows and bytes of state that only installations with names beginning with ``prefix`` use."""
+        replies: list[tuple[int, int]] = self._owner.call_members("state", self.name, prefix)
+        return sum(rows for rows, _ in replies), sum(size for _, size in replies)
 
     def ranks(self) -> RankLookup | None:
-        """See ``Installation``."""
-        found: list[tuple[int, int]] = [one for one in self.asked_of_members("rank_width") if one is not None]
-        return RemoteRanks(self, found[0][0], sum(rows for _, rows in found)) if found else None
+        """Return the ranks of the rows if the output is a recursive set; None otherwise."""
+        replies: list[tuple[int, int]] = [one for one in self.call_members("rank_width") if one is not None]
+        return RemoteRanks(self, replies[0][0], sum(rows for _, rows in replies)) if replies else None
 
     def first_rounds(self) -> tuple[Words, Words] | None:
-        """See ``Installation``."""
-        found = self.asked_of_members("first_rounds")
-        return None if found[0] is None else rounds_of_all(self, found)
+        """Return the input rows of a min or max in a loop, and the round of each; None otherwise."""
+        replies = self.call_members("first_rounds")
+        return None if replies[0] is None else concat_rounds(self, replies)
 
-    def asked_of_members(self, method: str, *args: object) -> list[Any]:
-        """What members tell of it: of what all of them hold, the first."""
-        found = self._owner.ask(method, self.name, *args)
-        return found[:1] if self.held else found
+    def call_members(self, method: str, *args: object) -> list[Any]:
+        """Call a method of it at all members; of a replicated one, return only the first member's result."""
+        replies = self._owner.call_members(method, self.name, *args)
+        return replies[:1] if self.is_replicated else replies
 
-    def in_own_words(self, worker: int, rows: Words) -> Words:
-        """A member's rows in words of the coordinator."""
-        return self._owner.words(worker, rows.copy(), self.texts)
+    def decode_rows(self, worker: int, rows: Words) -> Words:
+        """Return a member's rows in words of the coordinator."""
+        return self._owner.decode_words(worker, rows.copy(), self.text_columns)
 
 
 class RemoteRanks:
-    """A ``handles.RankLookup`` of rows that members keep."""
+    """A ``handles.RankLookup`` of rows at members."""
 
-    def __init__(self, remote: "Remote", width: int, rows: int) -> None:
+    def __init__(self, remote: "RemoteInstallation", width: int, rows: int) -> None:
         self._remote = remote
-        self._rows = rows
+        self._row_count = rows
         self.width = width
 
     def __len__(self) -> int:
-        return self._rows
+        return self._row_count
 
-    def of(self, rows: Words, *, gone: bool = False) -> Words:
-        """See ``RankLookup``."""
-        found: list[Words] = self._remote.asked_of_members("ranks_of", rows, gone)
+    def ranks_of(self, rows: Words, *, include_deleted: bool = False) -> Words:
+        """Return the rank of each row, -1 for a missing row."""
+        found: list[Words] = self._remote.call_members("ranks_of", rows, include_deleted)
         return np.maximum.reduce(found)
 
-    def every(self, *, gone: bool = False) -> tuple[Words, Words]:
-        """See ``RankLookup``."""
-        return rounds_of_all(self._remote, self._remote.asked_of_members("ranked", gone))
+    def all_ranks(self, *, include_deleted: bool = False) -> tuple[Words, Words]:
+        """Return all rows and their ranks."""
+        return concat_rounds(self._remote, self._remote.call_members("ranked", include_deleted))
 
 
-def rounds_of_all(remote: "Remote", found: list[tuple[Words, Words]]) -> tuple[Words, Words]:
-    """Concatenate the rows and rounds of all members, in words of the coordinator."""
-    parts = [remote.in_own_words(member, rows) for member, (rows, _) in enumerate(found)]
-    return np.concatenate(parts, axis=1), np.concatenate([rounds for _, rounds in found])
+def concat_rounds(remote: "RemoteInstallation", replies: list[tuple[Words, Words]]) -> tuple[Words, Words]:
+    """Return the rows and rounds of all members, in words of the coordinator."""
+    parts = [remote.decode_rows(member, rows) for member, (rows, _) in enumerate(replies)]
+    return np.concatenate(parts, axis=1), np.concatenate([rounds for _, rounds in replies])
 
 
-def _sinks(
-    owner: "Installing", columns: Columns, depth: int = 1
+def _sinks_of(
+    owner: "RemoteInstaller", columns: Columns, depth: int = 1
 ) -> "Iterable[tuple[int, tuple[tuple[int, ...], int, int]]]":
-    """Of each listener the columns of text that it hears, their number, and the depth of times."""
+    """Yield for each sink its number, and the text columns, width and time depth of its updates."""
     for ref, node in enumerate(columns.nodes):
         if isinstance(node, user.Sink):
             types = columns.types[node.input]
-            yield node.listener, (owner.texts_of(types), len(types), depth)
+            yield node.listener, (owner.text_columns(types), len(types), depth)
         elif isinstance(node, plan.Loop):
-            yield from _sinks(owner, columns.bodies[ref], depth + 1)
+            yield from _sinks_of(owner, columns.bodies[ref], depth + 1)
 
 
-ONCE: Final = "query "
-"""What is installed for one answer is called so."""
-FEW: Final = 2000
-"""Rows of tables that are looked through here, for one answer, in less time than asking takes."""
+QUERY_PREFIX: Final = "query "
+"""Prefix of the names of plans that are installed for one result."""
+MAX_LOCAL_ROWS: Final = 2000
+"""Rows of a query's tables up to which scanning them here is faster than calling members."""
 
 
 class Placer(Protocol):
-    """What makes of plans some for many workers."""
+    """Adapts plans to many workers."""
 
     def place(self, name: str, query: Plan) -> tuple[Plan, bool]:
-        """The plan with exchanges, and whether each worker has all rows of its output."""
+        """Return the plan with exchanges, and whether each worker has all rows of its output."""
 
-    def moving(self, rows: int, tables: Set[str]) -> set[str]:
-        """What it would place otherwise once a step of so many rows is taken, of what reads these tables."""
+    def plans_to_replace(self, rows: int, tables: Set[str]) -> set[str]:
+        """Return the plans over these tables that it would place otherwise after a step of ``rows`` rows."""
 
-    def forget(self, name: str) -> None:
-        """Something is not installed any more."""
+    def remove(self, name: str) -> None:
+        """Forget a plan that is no longer installed."""
 
-    def home(self, table: str) -> int:
-        """The column by which a table is distributed, however small it is."""
+    def home_column(self, table: str) -> int:
+        """Return the column by which a table is distributed, independent of its size."""
 
 
-class Installing(Asking, Worker):
-    """The part of a coordinator that has plans run by its crew."""
+class RemoteInstaller(MemberClient, Worker):
+    """Installs plans at the members of a crew."""
 
-    remote: dict[str, Remote]
+    remote: dict[str, RemoteInstallation]
     _placer: Placer
-    _positions: int
+    _last_member_position: int
     _input_texts: dict[str, tuple[int, ...]]
-    _landings: Landings
-    _sizes: dict[str, int]
-    """Of each table that has changed the number of bits of its size then."""
+    _load_staging: RemoteLoadStaging
+    _size_bits: dict[str, int]
+    """Bit length of the row count of each table that has changed, as of the last step that changed it."""
 
-    def texts_of(self, types: Types) -> tuple[int, ...]:
-        """The columns whose words are others at members."""
+    def text_columns(self, types: Types) -> tuple[int, ...]:
+        """Return the columns whose words differ at members."""
         raise NotImplementedError
 
-    # Rows that members have written
+    # Rows written by members
 
-    def take_shards(self, table: Table, start: int, sharded: Sharded) -> None:
-        """See ``Worker``: members read them, if they can."""
-        if isinstance(table, FarTable) and table.takes_shards and self._landings.sees:
-            self._landings.moor(table, start, sharded)
+    def append_shards(self, table: Table, start: int, shards: Sharded) -> None:
+        """Attach rows of shards to a table; members read them if they can."""
+        if isinstance(table, RemoteTable) and table.accepts_shards and self._load_staging.members_see_folder:
+            self._load_staging.attach_shards(table, start, shards)
         else:
-            super().take_shards(table, start, sharded)
+            super().append_shards(table, start, shards)
 
-    def replay_shards(self, epoch: int, table: str, start: int, sharded: Sharded) -> None:
-        """See ``Worker``."""
-        super().replay_shards(epoch, table, start, sharded)
+    def replay_shards(self, epoch: int, table: str, start: int, shards: Sharded) -> None:
+        """Reapply an epoch's inserts to a table, whose rows workers have written."""
+        super().replay_shards(epoch, table, start, shards)
         store = self.tables[table]
-        if isinstance(store, FarTable) and store.blocks:
-            self._landings.tell(table, store.blocks[-1], taken=False)
+        if isinstance(store, RemoteTable) and store.ranges:
+            self._load_staging.announce_shards(table, store.ranges[-1], is_committed=False)
 
     def install(
-        self, name: str, plan: Plan, *, isolated: bool = False, then: int | None = None, own: bool = False
+        self,
+        name: str,
+        plan: Plan,
+        *,
+        isolated: bool = False,
+        as_of: int | None = None,
+        reads_pending: bool = False,
     ) -> Any:
-        """See ``executor.Executor``."""
-        _refuse_what_is_not_there(plan, pending=isolated and then is None)
-        if isolated or (name.startswith(ONCE) and self._is_small(plan)):
-            return super().install(name, plan, isolated=True, then=then, own=own)
+        """Install a plan at the members, or a small query in this process; see ``executor.Executor``."""
+        _check_supported(plan, pending=isolated and as_of is None)
+        if isolated or (name.startswith(QUERY_PREFIX) and self._is_small(plan)):
+            return super().install(name, plan, isolated=True, as_of=as_of, reads_pending=reads_pending)
         if self.has_pending:
             raise InternalError("a view cannot be installed while changes are pending")
-        self._be_there()
-        made, held = self._placer.place(name, plan)
-        for node in made.nodes:
+        self._ensure_members()
+        placed_plan, is_replicated = self._placer.place(name, plan)
+        for node in placed_plan.nodes:
             if isinstance(node, user.Input):
-                self._input_texts[node.identity] = self.texts_of(node.types)
-        types = Columns(made.nodes).types[made.output]
-        remote = self.remote[name] = Remote(self, name, made, self.texts_of(types), len(types), held)
-        remote.asked = plan
+                self._input_texts[node.identity] = self.text_columns(node.types)
+        types = Columns(placed_plan.nodes).types[placed_plan.output]
+        remote = self.remote[name] = RemoteInstallation(
+            self, name, placed_plan, self.text_columns(types), len(types), is_replicated
+        )
+        remote.original_plan = plan
         try:
             with self._interrupt:
-                self._put(remote)
+                self._install_at_members(remote)
         except UnsendableError:
-            self._forget(name)
-            if name.startswith(ONCE) and not any(isinstance(node, Import) for node in plan.nodes):
+            self._drop_remote(name)
+            if name.startswith(QUERY_PREFIX) and not any(isinstance(node, Import) for node in plan.nodes):
                 return super().install(name, plan, isolated=True)
             raise
         except BaseException:
-            self._forget(name)
-            if self._gone is None:
-                # Some members may have it: who meets nobody does not know that another has failed.
-                self._positions = max(self.ask("drop", name), default=0)
+            self._drop_remote(name)
+            if self._failure is None:
+                # Some members may have installed it: without barriers they do not notice another's failure.
+                self._last_member_position = max(self.call_members("drop", name), default=0)
             raise
         return remote
 
-    def _put(self, remote: Remote) -> None:
+    def _install_at_members(self, remote: RemoteInstallation) -> None:
         tables = (node.table for node in remote.plan.nodes if isinstance(node, Source))
-        counts = {table: self.count(table) for table in tables}
-        figures = self.ask("put", remote.name, remote.plan, self._positions, counts)
-        remote.figures = [(stats, place) for stats, place, _ in figures]
-        self._positions = max((last for _, _, last in figures), default=0)
+        row_counts = {table: self.count(table) for table in tables}
+        replies = self.call_members("put", remote.name, remote.plan, self._last_member_position, row_counts)
+        remote.statistics = [(stats, place) for stats, place, _ in replies]
+        self._last_member_position = max((last for _, _, last in replies), default=0)
 
     def _is_small(self, plan: Plan) -> bool:
-        """Whether a query is answered here sooner than anybody is asked."""
+        """Return whether running a query in this process is faster than calling members."""
         rows = 0
         for node in plan.nodes:
             if isinstance(node, Import | user.Input | user.Apply | user.UserReduce | user.Custom):
                 return False
             if isinstance(node, Source):
                 rows += self.count(node.table)
-        return rows <= FEW
+        return rows <= MAX_LOCAL_ROWS
 
-    def uninstall(self, installed: Installation) -> None:
-        """Drop an installation, if it is still there."""
-        if isinstance(installed, Installed):
-            super().uninstall(installed)
-        elif isinstance(installed, Remote) and self.remote.get(installed.name) is installed:
-            self._forget(installed.name)
-            self.inform("drop", installed.name)
+    def uninstall(self, installation: Installation) -> None:
+        """Remove an installation, if it exists."""
+        if isinstance(installation, LocalInstallation):
+            super().uninstall(installation)
+        elif (
+            isinstance(installation, RemoteInstallation)
+            and self.remote.get(installation.name) is installation
+        ):
+            self._drop_remote(installation.name)
+            self.notify_members("drop", installation.name)
 
-    def _forget(self, name: str) -> None:
+    def _drop_remote(self, name: str) -> None:
         del self.remote[name]
-        self._placer.forget(name)
+        self._placer.remove(name)
 
-    # What is placed again
+    # Replacement of plans
 
-    def _resized(self, names: Iterable[str]) -> bool:
-        """Whether one of these tables has twice or half the rows that it had when it was looked at last."""
-        found = False
+    def _update_sizes(self, names: Iterable[str]) -> bool:
+        """Update the sizes of tables; return whether the bit length of one has changed."""
+        has_changed = False
         for name in names:
             bits = self.count(name).bit_length()
-            found = found or self._sizes.get(name) != bits
-            self._sizes[name] = bits
-        return found
+            has_changed = has_changed or self._size_bits.get(name) != bits
+            self._size_bits[name] = bits
+        return has_changed
 
-    def _tell_rows(self, name: str) -> None:
-        """Have members that see a table's rows see those of the last commit."""
+    def _send_contents(self, name: str) -> None:
+        """Tell members that share memory which rows a table had at the last commit."""
         raise NotImplementedError
 
-    def _place_again(self, rows: int, tables: Iterable[str]) -> None:
-        """Have what the placer would place otherwise, once so many rows have come, computed anew so.
+    def _replace_plans(self, rows: int, tables: Iterable[str]) -> None:
+        """Recompute the plans that the placer would place otherwise after ``rows`` more rows.
 
-        They have not come yet: there is less to compute, and what comes with them is computed once. If a
-        member ends meanwhile, those after it have what was to be had.
+        This happens before the rows are inserted: there is less to compute, and their effects are computed
+        once. If a
+        member ends meanwhile, its successor gets the new plans.
         """
-        moving = self._placer.moving(rows, self.tables.keys())
-        if not moving or self._gone is not None:
+        to_replace = self._placer.plans_to_replace(rows, self.tables.keys())
+        if not to_replace or self._failure is not None:
             return
-        found = list[Remote]()
+        remotes = list[RemoteInstallation]()
         for remote in self.remote.values():
-            imported = {node.view for node in remote.asked.nodes if isinstance(node, Import)}
-            if remote.name in moving or not imported.isdisjoint(one.name for one in found):
-                found.append(remote)
-        if self.inputs or any(remote.has_sinks for remote in found):
+            imported = {node.view for node in remote.original_plan.nodes if isinstance(node, Import)}
+            if remote.name in to_replace or not imported.isdisjoint(one.name for one in remotes):
+                remotes.append(remote)
+        if self.inputs or any(remote.has_sinks for remote in remotes):
             return
-        for remote in found:
-            remote.plan, remote.held = self._placer.place(remote.name, remote.asked)
-        self._patient = True
+        for remote in remotes:
+            remote.plan, remote.is_replicated = self._placer.place(remote.name, remote.original_plan)
+        self._defers_interrupt = True
         try:
             for table in tables:
-                self._tell_rows(table)
-            for remote in reversed(found):
-                self.ask("drop", remote.name)
-            for remote in found:
-                self._put(remote)
-                if remote.observed:
-                    self.ask("observe", remote.name, True)
-        except MemberGoneError:
-            pass  # those that are started next are told of the plans
+                self._send_contents(table)
+            for remote in reversed(remotes):
+                self.call_members("drop", remote.name)
+            for remote in remotes:
+                self._install_at_members(remote)
+                if remote.needs_changes:
+                    self.call_members("observe", remote.name, True)
+        except MemberLostError:
+            pass  # restarted members receive the plans
         except Exception as error:
             self.crew.close()
-            self._gone = MemberGoneError(f"workers could not go on with tables of other sizes: {error}")
+            self._failure = MemberLostError(f"workers could not replace their plans: {error}")
         finally:
-            self._patient = False
+            self._defers_interrupt = False
 
 
-def _refuse_what_is_not_there(query: Plan, *, pending: bool) -> None:
-    """NotSupportedError for what only a single worker can do."""
-    what = None
+def _check_supported(query: Plan, *, pending: bool) -> None:
+    """Raise NotSupportedError for plans that only a single worker can run."""
+    feature = None
     if pending and any(isinstance(node, Import) for node in query.nodes):
-        what = "reading a collection of a dataflow in a transaction that has changed something"
-    elif any(map(_is_users_operator, query.nodes)):
-        what = "an operator of one's own (apply)"
-    if what is not None:
+        feature = "reading a collection of a dataflow in a transaction with changes"
+    elif any(map(_has_custom_operator, query.nodes)):
+        feature = "an operator of one's own (apply)"
+    if feature is not None:
         raise NotSupportedError(
-            f"{what} with several workers is not supported", hint="open the database without workers="
+            f"{feature} with several workers is not supported", hint="open the database without workers="
         )
 
 
-def _is_users_operator(node: AnyNode) -> bool:
+def _has_custom_operator(node: AnyNode) -> bool:
     return isinstance(node, user.Custom) or (
-        isinstance(node, Loop) and any(map(_is_users_operator, node.body))
+        isinstance(node, Loop) and any(map(_has_custom_operator, node.body))
     )

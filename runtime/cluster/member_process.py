@@ -1,6 +1,6 @@
 """The main function of a member process: serve the coordinator's commands and exit when it ends.
 
-A member either is started by its coordinator on the same machine or connects to it over a network.
+A member is either started by its coordinator on the same machine, or connects to it over a network.
 """
 
 import ctypes
@@ -14,284 +14,297 @@ from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from kpg.runtime.cluster.member import Member
-from kpg.runtime.cluster.messages import TOLD, Command, GoneError, Line, Reply, exchange, packed
-from kpg.runtime.cluster.shared_memory import Memory
-from kpg.runtime.cluster.transfer import Card, Door, StrangerError, visit
-from kpg.runtime.cluster.transport import BELL, COMMANDS, NUMBER, PEER, Calling
+from kpg.runtime.cluster.messages import (
+    ONE_WAY_METHODS,
+    Command,
+    Connection,
+    ConnectionLostError,
+    Reply,
+    encode_message,
+    exchange,
+)
+from kpg.runtime.cluster.shared_memory import SharedMemory
+from kpg.runtime.cluster.transfer import AuthenticationError, Hello, Listener, connect
+from kpg.runtime.cluster.transport import ABORT_KIND, ABORT_REQUEST, COMMAND_KIND, PEER_KIND, MemberConfig
 from kpg.runtime.errors import InternalError
-from kpg.runtime.operators.worker_group import Met, Parcel, PeerFailedError, Phase, StoppedError
+from kpg.runtime.operators.worker_group import BarrierResult, Parcel, PeerFailedError, Phase, StepAbortError
 from kpg.runtime.trace.updates import Updates
 
 PR_SET_PDEATHSIG: Final = 1
-LOOKS: Final = 40
-"""So often a worker looks whether the others have come before it goes to sleep: some 50 microseconds."""
+SPINS: Final = 40
+"""Polls for messages of the other members before sleeping: about 50 microseconds."""
 M_TRIM_THRESHOLD: Final = -1
 M_MMAP_THRESHOLD: Final = -3
-LARGE: Final = 32 << 20
-"""Arrays below that are made where others were before: new pages cost more than what is put into them."""
-KEPT: Final = 256 << 20
-"""Bytes that are kept for that."""
+MMAP_THRESHOLD: Final = 32 << 20
+"""Bytes below which arrays reuse freed memory: new pages cost more than filling them."""
+TRIM_THRESHOLD: Final = 256 << 20
+"""Bytes of freed memory that the process retains for reuse."""
 
 
-class Lines:
-    """The ways to the other processes: ``company.Peers``."""
+class SocketPeers:
+    """Connections to the other members; implements ``worker_group.Peers``."""
 
-    def __init__(self, index: int, ends: list[Line]) -> None:
+    def __init__(self, index: int, connections: list[Connection]) -> None:
         self._index = index
-        self._others = [peer for peer in range(len(ends) + 1) if peer != index]
-        self._ends = ends
-        self._looks = LOOKS if (os.cpu_count() or 1) > len(ends) else 0
+        self._others = [peer for peer in range(len(connections) + 1) if peer != index]
+        self._connections = connections
+        self._spins = SPINS if (os.cpu_count() or 1) > len(connections) else 0
         self.member: Member | None = None
 
-    def swap(self, parcels: list[list[Parcel]], phase: Phase | None, loops: list[int]) -> Met:
-        """See ``company.Peers``."""
+    def exchange_parcels(
+        self, parcels: list[list[Parcel]], phase: Phase | None, loops: list[int]
+    ) -> BarrierResult:
+        """Send each worker its parcels and wait for those of all workers."""
         assert self.member is not None
-        strings = self.member.sharing.strings
+        strings = self.member.worker_group.strings
         out = []
-        for peer, end in zip(self._others, self._ends, strict=True):
-            delta = strings.delta(peer)
-            plain = [
-                (one.position, one.updates.data, one.updates.time, one.updates.diff, one.texts)
+        for peer, connection in zip(self._others, self._connections, strict=True):
+            delta = strings.take_delta(peer)
+            fields = [
+                (one.position, one.updates.data, one.updates.time, one.updates.diff, one.text_columns)
                 for one in parcels[peer]
             ]
-            out.append((end, packed((plain, delta if len(delta) else None, phase, loops))))
-        messages = exchange(out, self._ends, looks=self._looks)
-        found, phases, every = [], [phase], set(loops)
+            out.append((connection, encode_message((fields, delta if len(delta) else None, phase, loops))))
+        messages = exchange(out, self._connections, spins=self._spins)
+        received, phases, all_loops = [], [phase], set(loops)
         for peer, message in zip(self._others, messages, strict=True):
             if message is None:
                 raise PeerFailedError
-            plain, delta, theirs, wanted = message
+            fields, delta, peer_phase, peer_loops = message
             if delta is not None:
-                strings.hear(peer, delta)
-            phases.append(theirs)
-            every |= set(wanted)
-            found += [self._own(peer, one) for one in plain]
+                strings.add_peer_strings(peer, delta)
+            phases.append(peer_phase)
+            all_loops |= set(peer_loops)
+            received += [self._decode_parcel(peer, one) for one in fields]
         least = min((one for one in phases if one is not None), default=None)
-        return Met(found, least, sorted(every))
+        return BarrierResult(received, least, sorted(all_loops))
 
-    def _own(self, peer: int, parcel: tuple[int, Any, Any, Any, tuple[int, ...]]) -> Parcel:
+    def _decode_parcel(self, peer: int, parcel: tuple[int, Any, Any, Any, tuple[int, ...]]) -> Parcel:
         assert self.member is not None
-        position, data, time, diff, texts = parcel
-        for column in texts:
-            data[column] = self.member.sharing.strings.incoming(peer, data[column])
+        position, data, time, diff, text_columns = parcel
+        for column in text_columns:
+            data[column] = self.member.worker_group.strings.decode_from_peer(peer, data[column])
         return Parcel(position, Updates(data, time, diff), ())
 
     def fail(self) -> None:
-        """See ``company.Peers``."""
-        exchange([(end, packed(None)) for end in self._ends], self._ends)
+        """Notify the waiting workers that the step has failed."""
+        exchange([(end, encode_message(None)) for end in self._connections], self._connections)
 
 
-class Wish(Protocol):
-    """Whether the coordinator wants the step to end, which is looked at between operators."""
+class AbortWatch(Protocol):
+    """Watch that ends a step when the coordinator requests it."""
 
-    def fresh(self) -> None:
-        """A command has come: what was wanted before is over."""
+    def begin_command(self) -> None:
+        """Forget requests that concerned earlier commands."""
 
-    def begin(self) -> None:
-        """See ``interrupts.Watch``."""
+    def begin_step(self) -> None:
+        """Begin a step; see ``interrupts.Watch``."""
 
     def __call__(self) -> None:
-        """StoppedError if it does."""
+        """Raise StepAbortError if the coordinator has requested it."""
 
-    def room(self, wanted: int) -> None:
-        """See ``interrupts.Watch``."""
+    def check_room(self, size: int) -> None:
+        """Check for memory; see ``interrupts.Watch``."""
 
 
-class Signal:
-    """A wish that is told by a signal."""
+class SignalWatch:
+    """Watch for requests by SIGUSR1."""
 
     def __init__(self) -> None:
-        self._wanted = False
-        signal.signal(signal.SIGUSR1, self._note)
+        self._is_requested = False
+        signal.signal(signal.SIGUSR1, self._record_signal)
 
-    def _note(self, number: int, frame: object) -> None:
-        self._wanted = True
+    def _record_signal(self, number: int, frame: object) -> None:
+        self._is_requested = True
 
-    def fresh(self) -> None:
-        """See ``Wish``."""
-        self._wanted = False
+    def begin_command(self) -> None:
+        """Forget requests that concerned earlier commands."""
+        self._is_requested = False
 
-    def begin(self) -> None:
-        """See ``Wish``."""
+    def begin_step(self) -> None:
+        """Do nothing."""
 
     def __call__(self) -> None:
-        """See ``Wish``."""
-        if self._wanted:
-            self._wanted = False
-            raise StoppedError
+        """Raise StepAbortError if the coordinator has requested it."""
+        if self._is_requested:
+            self._is_requested = False
+            raise StepAbortError
 
-    def room(self, wanted: int) -> None:
-        """As much as there is."""
+    def check_room(self, size: int) -> None:
+        """Do nothing: memory is not limited."""
 
 
-def sendable(reply: Reply) -> Reply:
-    """A reply whose error can be sent: one that cannot is told in words."""
+def with_picklable_error(reply: Reply) -> Reply:
+    """Return a reply whose error can be pickled; another error is replaced by its text."""
     if reply.error is None:
         return reply
     try:
         pickle.loads(pickle.dumps(reply.error))
     except Exception:
-        shown = f"{type(reply.error).__name__}: {reply.error}"
-        return reply._replace(error=InternalError(f"a worker failed with {shown}"))
+        text = f"{type(reply.error).__name__}: {reply.error}"
+        return reply._replace(error=InternalError(f"a worker failed with {text}"))
     return reply
 
 
-def keep_pages() -> ctypes.CDLL:
-    """Have memory that was freed be used again; the C library."""
+def retain_freed_memory() -> ctypes.CDLL:
+    """Configure malloc to reuse freed memory; return the C library."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
-        libc.mallopt(M_MMAP_THRESHOLD, LARGE)
-        libc.mallopt(M_TRIM_THRESHOLD, KEPT)
+        libc.mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD)
+        libc.mallopt(M_TRIM_THRESHOLD, TRIM_THRESHOLD)
     return libc
 
 
-def serve(member: Member, end: Line, wish: Wish) -> None:
-    """Do what the coordinator at an end asks, until it hangs up or another member is gone."""
-    member.stop_when(wish)
+def serve(member: Member, connection: Connection, watch: AbortWatch) -> None:
+    """Run the commands of the coordinator until it disconnects or another member is lost."""
+    member.set_watch(watch)
     while True:
         try:
-            (found,) = exchange([], [end])
-            wish.fresh()
-            command = Command(*found)
-            if command.method in TOLD:
-                member.obey(command)
+            (fields,) = exchange([], [connection])
+            watch.begin_command()
+            command = Command(*fields)
+            if command.method in ONE_WAY_METHODS:
+                member.execute_one_way(command)
                 continue
-            reply = sendable(member.perform(command))
-            if isinstance(reply.error, GoneError):
-                return  # another one, or the way to it: the coordinator is to start all again
-            exchange([(end, packed(tuple(reply)))], [])
-            if member.broken:
+            reply = with_picklable_error(member.execute(command))
+            if isinstance(reply.error, ConnectionLostError):
+                return  # another member, or the connection to it, is lost: the coordinator restarts all
+            exchange([(connection, encode_message(tuple(reply)))], [])
+            if member.is_broken:
                 return
-        except GoneError:
+        except ConnectionLostError:
             return
 
 
 def main() -> None:
-    """Serve until the coordinator hangs up or dies."""
+    """Serve until the coordinator disconnects or dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     index, count, effort, parent, file, lock, *numbers = map(int, sys.argv[1:])
-    keep_pages().prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    retain_freed_memory().prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return
-    ends = [Line(number) for number in numbers]
-    lines = Lines(index, ends[1:])
-    member = lines.member = Member(index, count, lines, effort, Memory((file, lock)))
-    serve(member, ends[0], Signal())
+    ends = [Connection(number) for number in numbers]
+    lines = SocketPeers(index, ends[1:])
+    member = lines.member = Member(index, count, lines, effort, SharedMemory((file, lock)))
+    serve(member, ends[0], SignalWatch())
 
 
 SECONDS_TO_MEET: Final = 60.0
-"""For the other members to come."""
+"""Seconds to wait for connections of the other members."""
 SECONDS_TO_END: Final = 10.0
-"""For what is done when the coordinator has gone; then the process ends."""
+"""Seconds that a step may take after the coordinator has disconnected; then the process ends."""
 
 
-class Bell:
-    """A wish that is told on a connection of its own: ``process.Wish``.
-
-    When that ends, so does what is done: nobody waits for it any more.
-    """
+class ConnectionWatch:
+    """Watch for requests on a connection of its own; ends the step when the connection ends."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._begun = 0
-        """The commands that have come."""
-        self._rung = -1
-        self._over = False
-        self._done = threading.Event()
+        self._command_number = 0
+        """Number of commands received."""
+        self._abort_number = -1
+        self._is_disconnected = False
+        self._closing = threading.Event()
         self._listener = threading.Thread(target=self._listen, name="kpg-bell", daemon=True)
         self._listener.start()
 
-    def fresh(self) -> None:
-        """See ``process.Wish``: it may already have been said of this command that it is to end."""
-        self._begun += 1
+    def begin_command(self) -> None:
+        """Count a command; a request to abort it may have arrived already."""
+        self._command_number += 1
 
-    def begin(self) -> None:
-        """See ``process.Wish``."""
+    def begin_step(self) -> None:
+        """Do nothing."""
 
-    def room(self, wanted: int) -> None:
-        """As much as there is."""
+    def check_room(self, size: int) -> None:
+        """Do nothing: memory is not limited."""
 
     def __call__(self) -> None:
-        """See ``process.Wish``."""
-        if self._rung == self._begun:
-            self._rung = -1
-            raise StoppedError
-        if self._over:
-            raise StoppedError
+        """Raise StepAbortError if the coordinator has requested it or has disconnected."""
+        if self._abort_number == self._command_number:
+            self._abort_number = -1
+            raise StepAbortError
+        if self._is_disconnected:
+            raise StepAbortError
 
     def _listen(self) -> None:
-        said = b""
-        while more := self._hear():
-            said += more
-            while len(said) >= NUMBER.size:
-                (self._rung,) = NUMBER.unpack(said[: NUMBER.size])
-                said = said[NUMBER.size :]
-        self._over = True
-        if not self._done.wait(SECONDS_TO_END):
+        received = b""
+        while more := self._receive():
+            received += more
+            while len(received) >= ABORT_REQUEST.size:
+                (self._abort_number,) = ABORT_REQUEST.unpack(received[: ABORT_REQUEST.size])
+                received = received[ABORT_REQUEST.size :]
+        self._is_disconnected = True
+        if not self._closing.wait(SECONDS_TO_END):
             os._exit(1)
 
-    def _hear(self) -> bytes:
+    def _receive(self) -> bytes:
         try:
-            return self._connection.recv(NUMBER.size)
+            return self._connection.recv(ABORT_REQUEST.size)
         except OSError:
             return b""
 
     def close(self) -> None:
-        """Listen no more."""
-        self._done.set()
+        """Stop listening and close the connection."""
+        self._closing.set()
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
         self._listener.join()
         self._connection.close()
 
 
-def attend(index: int, calling: Calling) -> None:
-    """Be number ``index`` of the members until the coordinator hangs up, or dies.
+def run_member(index: int, config: MemberConfig) -> None:
+    """Run member number ``index`` until the coordinator disconnects or dies.
 
-    StrangerError if who called is somebody else, OSError if nobody is there any more.
+    Raises:
+        AuthenticationError: If the caller does not know the secret.
+        OSError: If the coordinator cannot be reached.
     """
-    address = calling.host, calling.port
+    address = config.host, config.port
     process = os.getpid()
-    with Door(_own_address(address), calling.secret) as door:
-        commands = visit(address, calling.secret, Card(COMMANDS, index, door.port, process))
-        bell = Bell(visit(address, calling.secret, Card(BELL, index, door.port, process)))
-        end = Line(commands.detach())
-        ends = []
+    with Listener(_own_address(address), config.secret) as listener:
+        commands = connect(address, config.secret, Hello(COMMAND_KIND, index, listener.port, process))
+        watch = ConnectionWatch(
+            connect(address, config.secret, Hello(ABORT_KIND, index, listener.port, process))
+        )
+        coordinator = Connection(commands.detach())
+        connections = []
         try:
-            ends = _meet(index, calling, door, end)
-            door.close()
-            lines = Lines(index, ends)
-            member = lines.member = Member(index, calling.workers, lines, calling.merge_effort, None)
-            keep_pages()
-            exchange([(end, packed("ready"))], [])
-            serve(member, end, bell)
+            connections = _connect_peers(index, config, listener, coordinator)
+            listener.close()
+            peers = SocketPeers(index, connections)
+            member = peers.member = Member(index, config.workers, peers, config.merge_effort, None)
+            retain_freed_memory()
+            exchange([(coordinator, encode_message("ready"))], [])
+            serve(member, coordinator, watch)
             member.close()
-        except (GoneError, StrangerError, OSError):
+        except (ConnectionLostError, AuthenticationError, OSError):
             return
         finally:
-            bell.close()
-            for one in (end, *ends):
-                one.close()
+            watch.close()
+            for connection in (coordinator, *connections):
+                connection.close()
 
 
 def _own_address(other: tuple[str, int]) -> str:
-    """That by which this machine is reached on the way to another one, which hears nothing of it."""
-    family, kind, *_, there = socket.getaddrinfo(*other, type=socket.SOCK_DGRAM)[0]
+    """Return the address of this machine on the route to another one; sends nothing."""
+    family, kind, *_, address = socket.getaddrinfo(*other, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind) as probe:
-        probe.connect(there)
+        probe.connect(address)
         return str(probe.getsockname()[0])
 
 
-def _meet(index: int, calling: Calling, door: Door, end: Line) -> list[Line]:
-    """Connections to the other members, in their order."""
-    (addresses,) = exchange([], [end])
-    found: dict[int, Line] = {}
+def _connect_peers(
+    index: int, config: MemberConfig, listener: Listener, coordinator: Connection
+) -> list[Connection]:
+    """Return connections to the other members, in their order."""
+    (addresses,) = exchange([], [coordinator])
+    connections: dict[int, Connection] = {}
     for other, address in enumerate(addresses[:index]):
-        card = Card(PEER, index, door.port, os.getpid())
-        found[other] = Line(visit(tuple(address), calling.secret, card).detach())
-    while len(found) < calling.workers - 1:
-        come = door.wait(SECONDS_TO_MEET)
-        if come is None:
-            raise GoneError
-        found[come[0].worker] = Line(come[1].detach())
-    return [found[other] for other in sorted(found)]
+        card = Hello(PEER_KIND, index, listener.port, os.getpid())
+        connections[other] = Connection(connect(tuple(address), config.secret, card).detach())
+    while len(connections) < config.workers - 1:
+        accepted = listener.accept(SECONDS_TO_MEET)
+        if accepted is None:
+            raise ConnectionLostError
+        connections[accepted[0].worker] = Connection(accepted[1].detach())
+    return [connections[other] for other in sorted(connections)]

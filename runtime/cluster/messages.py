@@ -1,7 +1,8 @@
 """Messages between coordinator and members: framing, pickling of functions, commands and replies.
 
 A message is a pickled header and arrays, whose bytes are sent unchanged. Peers exchange only columns and a
-few numbers. Commands and replies pass only between a process and the processes that it started.
+few
+numbers. Commands and replies pass only between a process and the processes that it started.
 
 Functions that no module exports (lambdas, closures, functions of ``__main__``) are pickled by value: code and
 the objects that they refer to, as of the moment of sending. Workers run the same Python version as the
@@ -27,135 +28,141 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.cluster.shared_memory import Memory, Shown
+from kpg.runtime.cluster.shared_memory import GroupUpdates, SharedMemory
 from kpg.runtime.errors import InterfaceError, OperationalError
-from kpg.runtime.operators.text_exchange import Delta
+from kpg.runtime.operators.text_exchange import StringDelta
 from kpg.runtime.plan import Types
 from kpg.runtime.trace.updates import Updates
 
 _numbers: Final = count()
-_told: "WeakKeyDictionary[FunctionType, int]" = WeakKeyDictionary()
-"""The numbers of functions that were sent."""
-_here: "WeakValueDictionary[int, FunctionType]" = WeakValueDictionary()
-"""Functions that came, by their numbers."""
-EMPTY: Final = "kpg: a cell with nothing in it"
+_function_numbers: "WeakKeyDictionary[FunctionType, int]" = WeakKeyDictionary()
+"""Numbers of the functions that were sent."""
+_received_functions: "WeakValueDictionary[int, FunctionType]" = WeakValueDictionary()
+"""Functions that were received, by number."""
+EMPTY_CELL: Final = "kpg: a cell with nothing in it"
 
 
 class Pickler(pickle.Pickler):
-    """Pickles such functions, too."""
+    """Pickler that also pickles functions of no module."""
 
-    def reducer_override(self, given: Any) -> Any:
-        """See ``pickle.Pickler``."""
-        if isinstance(given, FunctionType):
-            return NotImplemented if _is_a_modules(given) else _reduced(given)
-        if isinstance(given, ModuleType):
-            return importlib.import_module, (given.__name__,)
-        if isinstance(given, type) and given.__module__ == "__main__":
-            raise pickle.PicklingError(f"the class {given.__qualname__} is in no module")
+    def reducer_override(self, value: Any) -> Any:
+        """Return how an object is reduced; see ``pickle.Pickler``."""
+        if isinstance(value, FunctionType):
+            return NotImplemented if _is_exported(value) else _reduce_function(value)
+        if isinstance(value, ModuleType):
+            return importlib.import_module, (value.__name__,)
+        if isinstance(value, type) and value.__module__ == "__main__":
+            raise pickle.PicklingError(f"the class {value.__qualname__} is in no module")
         return NotImplemented
 
 
-def pickled(message: object, callback: Callable[[pickle.PickleBuffer], Any] | None = None) -> bytes:
-    """As ``pickle.dumps`` with a ``buffer_callback``."""
+def dumps(message: object, callback: Callable[[pickle.PickleBuffer], Any] | None = None) -> bytes:
+    """Return the pickled message, as ``pickle.dumps`` with a ``buffer_callback``."""
     file = io.BytesIO()
     Pickler(file, 5, buffer_callback=callback).dump(message)
     return file.getvalue()
 
 
-def _is_a_modules(function: FunctionType) -> bool:
-    found: Any = sys.modules.get(function.__module__ or "")
-    if found is None or found.__name__ == "__main__":
+def _is_exported(function: FunctionType) -> bool:
+    value: Any = sys.modules.get(function.__module__ or "")
+    if value is None or value.__name__ == "__main__":
         return False
     for part in function.__qualname__.split("."):
-        found = getattr(found, part, None)
-    return found is function
+        value = getattr(value, part, None)
+    return value is function
 
 
-def _reduced(function: FunctionType) -> tuple[Any, ...]:
-    number = _told.setdefault(function, next(_numbers))
+def _reduce_function(function: FunctionType) -> tuple[Any, ...]:
+    number = _function_numbers.setdefault(function, next(_numbers))
     code, cells = function.__code__, function.__closure__ or ()
-    made = number, marshal.dumps(code), function.__name__, function.__module__, len(cells)
-    used = {one: function.__globals__[one] for one in _names(code) if one in function.__globals__}
+    arguments = number, marshal.dumps(code), function.__name__, function.__module__, len(cells)
+    used_globals = {
+        one: function.__globals__[one] for one in _global_names(code) if one in function.__globals__
+    }
     state = {
-        "globals": used,
-        "cells": [_content(cell) for cell in cells],
+        "globals": used_globals,
+        "cells": [_cell_content(cell) for cell in cells],
         "defaults": (function.__defaults__, function.__kwdefaults__),
         "more": (function.__qualname__, function.__dict__),
     }
-    return _function, made, state, None, None, _fill
+    return _make_function, arguments, state, None, None, _fill_function
 
 
-def _names(code: CodeType) -> Iterator[str]:
-    """What code may look for among globals."""
+def _global_names(code: CodeType) -> Iterator[str]:
+    """Yield the names that code may look up among globals."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names(constant)
+            yield from _global_names(constant)
 
 
-def _content(cell: CellType) -> Any:
+def _cell_content(cell: CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
-        return EMPTY
+        return EMPTY_CELL
 
 
-def _function(number: int, code: bytes, called: str, module: str, cells: int) -> FunctionType:
-    """The function of a number, if it is here, or else one that is still to be filled."""
-    found = _here.get(number)
-    if found is None:
-        space = {"__builtins__": builtins, "__name__": module}
+def _make_function(number: int, code: bytes, name: str, module: str, cells: int) -> FunctionType:
+    """Return the function of that number if it was received before, else a new one to be filled."""
+    function = _received_functions.get(number)
+    if function is None:
+        namespace = {"__builtins__": builtins, "__name__": module}
         closure = tuple(CellType() for _ in range(cells))
-        found = _here[number] = FunctionType(marshal.loads(code), space, called, None, closure)
-    return found
+        function = _received_functions[number] = FunctionType(
+            marshal.loads(code), namespace, name, None, closure
+        )
+    return function
 
 
-def _fill(function: FunctionType, state: dict[str, Any]) -> None:
-    if function.__globals__.get(EMPTY):
-        return  # it came before, and may have changed what it refers to
+def _fill_function(function: FunctionType, state: dict[str, Any]) -> None:
+    if function.__globals__.get(EMPTY_CELL):
+        return  # it was received before, and may have changed the objects that it refers to
     function.__globals__.update(state["globals"])
-    function.__globals__[EMPTY] = True
+    function.__globals__[EMPTY_CELL] = True
     function.__defaults__, function.__kwdefaults__ = state["defaults"]
     function.__qualname__ = state["more"][0]
     function.__dict__.update(state["more"][1])
     for cell, content in zip(function.__closure__ or (), state["cells"], strict=True):
-        if content != EMPTY:
+        if content != EMPTY_CELL:
             cell.cell_contents = content
 
 
-BUFFER: Final = 1 << 20
-"""Bytes that are on their way between two processes of one machine at most; who sends more waits until they
-are read. Between machines the system has a bound of its own (tcp_wmem, tcp_rmem)."""
-AT_ONCE: Final = 64
-"""Arrays that one call sends."""
-AHEAD: Final = 4096
-"""Bytes that are read at once where fewer are wanted."""
+SEND_BUFFER: Final = 1 << 20
+"""Bytes in transit between two processes of one machine; a sender of more waits until they are read.
+
+Between machines, the system's limits apply (tcp_wmem, tcp_rmem).
+"""
+MAX_BUFFERS: Final = 64
+"""Buffers that one system call sends."""
+READ_AHEAD: Final = 4096
+"""Bytes that are read at once where fewer are needed."""
 LENGTHS: Final = struct.Struct("<QI")
 
 
-class GoneError(Exception):
-    """The process at the other end has died, or the way to it is cut."""
+class ConnectionLostError(Exception):
+    """The process at the other end has died, or the connection is broken."""
 
 
-class Line(socket.socket):
-    """An end of a connection; ``left`` is what has come of the next message."""
+class Connection(socket.socket):
+    """One end of a connection; ``unread`` are received bytes of the next message."""
 
     def __init__(self, number: int) -> None:
         super().__init__(fileno=number)
         if self.family == socket.AF_UNIX:
-            self.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+            self.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         self.setblocking(False)
-        self.left = b""
+        self.unread = b""
 
 
-def pair() -> tuple[Line, Line]:
-    """Two ends of a connection."""
+def connection_pair() -> tuple[Connection, Connection]:
+    """Return the two ends of a new connection."""
     one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    return Line(one.detach()), Line(other.detach())
+    return Connection(one.detach()), Connection(other.detach())
 
 
-def packed(message: object) -> list[memoryview]:
-    """The pieces of a message: lengths, the header, and the arrays."""
+def encode_message(message: object) -> list[memoryview]:
+    """Return the pieces of a message: lengths, the header, and the arrays."""
     arrays: list[pickle.PickleBuffer] = []
     header = pickle.dumps(message, protocol=5, buffer_callback=arrays.append)
     raws = [array.raw() for array in arrays]
@@ -164,26 +171,26 @@ def packed(message: object) -> list[memoryview]:
 
 
 class Sender:
-    """What is still to be sent to one process."""
+    """Sends one message to one process."""
 
-    def __init__(self, end: socket.socket, pieces: list[memoryview]) -> None:
-        self._end = end
+    def __init__(self, connection: socket.socket, pieces: list[memoryview]) -> None:
+        self._connection = connection
         self._pieces = pieces
 
     @property
-    def done(self) -> bool:
-        """Whether all is on its way."""
+    def is_done(self) -> bool:
+        """Whether everything is sent."""
         return not self._pieces
 
-    def go_on(self) -> None:
-        """Send as much as there is room for."""
+    def send(self) -> None:
+        """Send as much as possible without waiting."""
         while self._pieces:
             try:
-                count = self._end.sendmsg(self._pieces[:AT_ONCE])
+                count = self._connection.sendmsg(self._pieces[:MAX_BUFFERS])
             except BlockingIOError:
                 return
             except OSError:
-                raise GoneError from None
+                raise ConnectionLostError from None
             while count:
                 first = self._pieces[0]
                 if count < len(first):
@@ -194,290 +201,312 @@ class Sender:
 
 
 class Receiver:
-    """A message that comes from one process, piece by piece."""
+    """Receives one message from one process, piece by piece."""
 
-    def __init__(self, end: Line) -> None:
-        self._end = end
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._head = bytearray()
-        self._wanted = LENGTHS.size
-        self._header = -1
+        self._head_size = LENGTHS.size
+        self._header_size = -1
         self._arrays: list[NDArray[np.uint8]] = []
         self._filled = 0
-        self._place = 0
-        self.done = False
+        self._array_number = 0
+        self.is_done = False
 
-    def go_on(self) -> None:
-        """Take as much as there is."""
-        while not self.done:
-            if self._header < 0 or len(self._head) < self._wanted:
+    def receive(self) -> None:
+        """Receive as much as possible without waiting."""
+        while not self.is_done:
+            if self._header_size < 0 or len(self._head) < self._head_size:
                 if not self._read_head():
                     return
             elif not self._read_array():
                 return
 
     def _read_head(self) -> bool:
-        found = self._take(self._wanted - len(self._head))
-        if found is None:
+        part = self._read_some(self._head_size - len(self._head))
+        if part is None:
             return False
-        self._head += found
-        if len(self._head) == self._wanted:
-            if self._header < 0:
+        self._head += part
+        if len(self._head) == self._head_size:
+            if self._header_size < 0:
                 header, count = LENGTHS.unpack_from(self._head)
-                self._header = header
-                self._wanted += 8 * count + header
+                self._header_size = header
+                self._head_size += 8 * count + header
             else:
                 _, count = LENGTHS.unpack_from(self._head)
                 sizes = struct.unpack_from(f"<{count}Q", self._head, LENGTHS.size)
                 self._arrays = [np.empty(size, np.uint8) for size in sizes]
-                self._next()
+                self._skip_complete()
         return True
 
-    def _next(self) -> None:
-        while self._place < len(self._arrays) and self._filled == len(self._arrays[self._place]):
-            self._place += 1
+    def _skip_complete(self) -> None:
+        while self._array_number < len(self._arrays) and self._filled == len(
+            self._arrays[self._array_number]
+        ):
+            self._array_number += 1
             self._filled = 0
-        self.done = self._place == len(self._arrays)
+        self.is_done = self._array_number == len(self._arrays)
 
     def _read_array(self) -> bool:
-        array = self._arrays[self._place].data
-        wanted = len(array) - self._filled
-        if self._end.left or wanted < AHEAD:
-            found = self._take(wanted)
-            if found is None:
+        array = self._arrays[self._array_number].data
+        missing = len(array) - self._filled
+        if self._connection.unread or missing < READ_AHEAD:
+            part = self._read_some(missing)
+            if part is None:
                 return False
-            count = len(found)
-            array[self._filled : self._filled + count] = found
+            count = len(part)
+            array[self._filled : self._filled + count] = part
         else:
             try:
-                count = self._end.recv_into(array[self._filled :])
+                count = self._connection.recv_into(array[self._filled :])
             except BlockingIOError:
                 return False
             except OSError:
-                raise GoneError from None
+                raise ConnectionLostError from None
             if not count:
-                raise GoneError
+                raise ConnectionLostError
         self._filled += count
-        self._next()
+        self._skip_complete()
         return True
 
-    def _take(self, most: int) -> bytes | None:
-        """So many bytes at most; what comes with them is kept."""
-        found = self._end.left
-        if not found:
+    def _read_some(self, limit: int) -> bytes | None:
+        """Return at most ``limit`` bytes; bytes received beyond that are buffered."""
+        part = self._connection.unread
+        if not part:
             try:
-                found = self._end.recv(max(most, AHEAD))
+                part = self._connection.recv(max(limit, READ_AHEAD))
             except BlockingIOError:
                 return None
             except OSError:
-                raise GoneError from None
-            if not found:
-                raise GoneError
-        self._end.left = found[most:]
-        return found[:most]
+                raise ConnectionLostError from None
+            if not part:
+                raise ConnectionLostError
+        self._connection.unread = part[limit:]
+        return part[:limit]
 
     @property
     def message(self) -> Any:
-        """What has come."""
+        """The received message."""
         _, count = LENGTHS.unpack_from(self._head)
         header = memoryview(self._head)[LENGTHS.size + 8 * count :]
         return pickle.loads(header, buffers=self._arrays)
 
 
 def exchange(
-    out: Sequence[tuple[Line, list[memoryview]]],
-    awaited: Sequence[Line],
+    out: Sequence[tuple[Connection, list[memoryview]]],
+    awaited: Sequence[Connection],
     poll: Callable[[], None] | None = None,
     seconds: float | None = None,
-    looks: int = 0,
+    spins: int = 0,
 ) -> list[Any]:
-    """Send messages and take one from each of those awaited, whichever can be done first.
+    """Send messages and receive one from each connection of ``awaited``, in whatever order is possible.
 
-    ``poll`` is called after each so many ``seconds`` in which nothing happens. Before it goes to sleep it
-    ``looks`` so often whether something has happened. GoneError if one is gone.
+    Args:
+        poll: Called after every ``seconds`` without progress.
+        spins: Polls before the process sleeps.
+
+    Raises:
+        ConnectionLostError: If a connection is lost.
     """
     senders = {end.fileno(): Sender(end, pieces) for end, pieces in out}
     receivers = {end.fileno(): Receiver(end) for end in awaited}
     for sender in senders.values():
-        sender.go_on()
-    for end in awaited:
-        if end.left:
-            receivers[end.fileno()].go_on()
+        sender.send()
+    for connection in awaited:
+        if connection.unread:
+            receivers[connection.fileno()].receive()
     while True:
-        wanted: dict[int, int] = {}
+        events_by_number: dict[int, int] = {}
         for number, sender in senders.items():
-            if not sender.done:
-                wanted[number] = select.POLLOUT
+            if not sender.is_done:
+                events_by_number[number] = select.POLLOUT
         for number, receiver in receivers.items():
-            if not receiver.done:
-                wanted[number] = wanted.get(number, 0) | select.POLLIN
-        if not wanted:
+            if not receiver.is_done:
+                events_by_number[number] = events_by_number.get(number, 0) | select.POLLIN
+        if not events_by_number:
             return [receivers[end.fileno()].message for end in awaited]
         poller = select.poll()
-        for number, events in wanted.items():
+        for number, events in events_by_number.items():
             poller.register(number, events)
-        found = poller.poll(0) if looks else None
-        while not found and looks:
-            looks -= 1
-            found = poller.poll(0)
-        if not found:
-            found = poller.poll(None if seconds is None else 1000 * seconds)
-        for number, events in found:
+        ready = poller.poll(0) if spins else None
+        while not ready and spins:
+            spins -= 1
+            ready = poller.poll(0)
+        if not ready:
+            ready = poller.poll(None if seconds is None else 1000 * seconds)
+        for number, events in ready:
             if events & select.POLLOUT:
-                senders[number].go_on()
+                senders[number].send()
             if number in receivers and events & ~select.POLLOUT:
-                receivers[number].go_on()
-        if not found and poll is not None:
+                receivers[number].receive()
+        if not ready and poll is not None:
             poll()
 
 
 Words = NDArray[np.int64]
 
 
-STEPS: Final = frozenset({"put", "change", "consider", "audit", "dangling"})
-"""What members do together, meeting on the way."""
+STEP_METHODS: Final = frozenset({"put", "change", "consider", "audit", "dangling"})
+"""Methods that members run together, with barriers."""
 
 
-TOLD: Final = frozenset({"settle"})
-"""What members do without answering: they end if they cannot."""
+ONE_WAY_METHODS: Final = frozenset({"settle"})
+"""Methods without a reply; a member that fails ends."""
 
 
 class Command(NamedTuple):
-    """A method of a member, and what to learn before it is called: strings, and where tables' rows are.
+    """A call of a member's method, with strings and locations of rows that the member must add before.
 
-    What there is nothing of is None, which takes less to send.
+    Empty parts are None, which takes less to send.
     """
 
     method: str
     args: tuple[object, ...]
-    learn: Delta | None
-    shown: tuple[Shown, ...] = ()
+    strings: StringDelta | None
+    group_updates: tuple[GroupUpdates, ...] = ()
 
 
-class Each(NamedTuple):
-    """What is another argument for each member."""
+class PerMember(NamedTuple):
+    """An argument with another value for each member."""
 
     values: tuple[object, ...]
 
 
-def commands(command: Command, count: int) -> list[Command]:
-    """What each of so many members is told: one and the same, if there is nothing else for any of them."""
-    if not any(isinstance(one, Each) for one in command.args):
+def commands_by_member(command: Command, count: int) -> list[Command]:
+    """Return the command for each member: the same object for all, unless an argument is PerMember."""
+    if not any(isinstance(one, PerMember) for one in command.args):
         return [command] * count
     return [
         command._replace(
-            args=tuple(one.values[index] if isinstance(one, Each) else one for one in command.args)
+            args=tuple(one.values[index] if isinstance(one, PerMember) else one for one in command.args)
         )
         for index in range(count)
     ]
 
 
 class Reply(NamedTuple):
-    """What a member answers; texts in it are common words, which need the strings of ``delta``."""
+    """The reply of a member; texts in it are common words, which need the strings of ``delta``."""
 
     value: object
-    delta: Delta | None
+    delta: StringDelta | None
     error: BaseException | None = None
-    aside: bool = False
-    """Whether it failed because another one did."""
+    is_secondary: bool = False
+    """Whether it failed because another member did."""
     order: tuple[int, int] = (0, 0)
-    """When it failed: how many meetings before, and which operator."""
+    """Order of failures: number of barriers before it, and the operator's position."""
 
 
-class Changed(NamedTuple):
-    """What an epoch changed in a table: rowids that went, rowids that came, and their words.
+class ChangeMessage(NamedTuple):
+    """Changes of an epoch in a table: deleted rowids, inserted rowids, and the words of the inserted rows.
 
-    ``after`` is how many rowids and rows it has then. Where members see the rows there are no ``words``; nor
-    are there of those that have come to them by a ``load``.
+    ``size_after`` are the numbers of rowids and of rows after it. ``words`` is None where members see the
+    rows, and
+    for rows that they have received by a ``load``.
     """
 
     epoch: int
     table: str
-    gone: Words | None
+    deleted: Words | None
     rowids: Words | tuple[int, int] | None
     words: Words | None
-    after: tuple[int, int]
+    size_after: tuple[int, int]
     load: str | None = None
 
 
-class MemberGoneError(OperationalError):
+class MemberLostError(OperationalError):
     """A member has ended, and the others with it."""
 
 
 class UnsendableError(InterfaceError):
-    """What members are to do has something in it that only this process has."""
+    """A command contains an object that exists only in this process."""
 
 
 class Crew(Protocol):
-    """The members, as their coordinator has them."""
+    """The members of a distributed executor, as the coordinator sees them."""
 
     @property
     def count(self) -> int: ...
 
     @property
-    def memory(self) -> Memory | None:
-        """What its members have in common with this process; None if everything is sent to them."""
+    def memory(self) -> SharedMemory | None:
+        """Memory that members share with this process; None if everything is sent to them."""
 
     @property
     def hosts(self) -> list[str]:
-        """The addresses at which others reach its members; none if they are this process's alone."""
+        """Addresses at which other processes reach the members; empty if only this process can."""
 
     def call(self, command: Command, poll: Callable[[], None]) -> tuple[list[Reply], BaseException | None]:
-        """Have all members do something, and wait for what they answer.
+        """Run a command at all members and return their replies.
 
-        When ``poll`` raises, members end what they do; what it raised is given, too. MemberGoneError if one
-        has ended: nobody is there any more. UnsendableError if nobody was asked.
+        If ``poll`` raises, members abort the command, and its error is the second result.
+
+        Raises:
+            MemberLostError: If a member has ended; then all have.
+            UnsendableError: If the command was not sent.
         """
 
-    def tell(self, command: Command) -> None:
-        """Have all members do one of ``TOLD`` before anything else; MemberGoneError."""
+    def send(self, command: Command) -> None:
+        """Run a command of ``ONE_WAY_METHODS`` at all members, before any later command.
 
-    def again(self) -> None:
-        """Start new ones in the place of those that are gone, who know nothing yet."""
+        Raises:
+            MemberLostError: If a member has ended.
+        """
+
+    def restart(self) -> None:
+        """Start new members, without any state, in place of the lost ones."""
 
     def close(self) -> None:
-        """Give them up."""
+        """End all members."""
 
 
-class Sealed(NamedTuple):
-    """What is read once all else of a command has been: there may be in it what a member has not."""
+class PickledArguments(NamedTuple):
+    """Arguments that are unpickled separately, since a member may lack a module that they refer to."""
 
     content: bytes
 
 
-def sealed(command: Command) -> Command:
-    """A command whose arguments may be functions."""
-    return command._replace(args=(Sealed(pickled(command.args)),))
+def pickle_arguments(command: Command) -> Command:
+    """Return the command with pickled arguments, which may contain functions."""
+    return command._replace(args=(PickledArguments(dumps(command.args)),))
 
 
-def unsealed(args: tuple[object, ...], worker: int) -> tuple[object, ...]:
-    """The arguments of a command; InterfaceError if something in them is not at the worker."""
-    if not args or not isinstance(args[0], Sealed):
+def unpickle_arguments(args: tuple[object, ...], worker: int) -> tuple[object, ...]:
+    """Return the arguments of a command.
+
+    Raises:
+        InterfaceError: If the worker cannot import an object in them.
+    """
+    if not args or not isinstance(args[0], PickledArguments):
         return args
     try:
-        found: tuple[object, ...] = pickle.loads(args[0].content)
+        arguments: tuple[object, ...] = pickle.loads(args[0].content)
     except (ImportError, AttributeError) as error:
         raise InterfaceError(
             f"worker {worker} cannot import what is installed: {error}",
-            hint="workers import functions of modules by their names: have the module where they run, too, "
-            "or write the function in the program itself, which is sent",
+            hint="workers import functions of modules by name: install the module where they run, too, "
+            "or define the function in the program itself, which is sent",
         ) from None
-    return found
+    return arguments
 
 
-def sent(command: Command) -> list[memoryview]:
-    """The pieces of a message of it; UnsendableError."""
+def encode_command(command: Command) -> list[memoryview]:
+    """Return the pieces of a command's message.
+
+    Raises:
+        UnsendableError: If an argument cannot be pickled.
+    """
     try:
-        return packed(sealed(command) if command.method == "put" else command)
+        return encode_message(pickle_arguments(command) if command.method == "put" else command)
     except (pickle.PicklingError, AttributeError, TypeError, ValueError, RecursionError) as error:
         raise UnsendableError(
-            f"what is installed has something in it that workers cannot get: {error}",
-            hint="functions of several workers cannot refer to the database, to open files or connections, "
-            "nor to classes of the program that was started",
+            f"the plan contains an object that cannot be sent to workers: {error}",
+            hint="functions that workers run cannot refer to the database, to open files or connections, "
+            "or to classes of the main program",
         ) from None
 
 
-def shortened(rowids: Words) -> Words | tuple[int, int] | None:
-    """Ascending rowids, as the first one and the end if they follow each other."""
+def shorten_rowids(rowids: Words) -> Words | tuple[int, int] | None:
+    """Return ascending rowids, as (first, end) if they are consecutive; None if there are none."""
     count = rowids.shape[0]
     if not count:
         return None
@@ -486,13 +515,13 @@ def shortened(rowids: Words) -> Words | tuple[int, int] | None:
     return rowids
 
 
-def texts_of(types: Types) -> tuple[int, ...]:
-    """The columns whose words are codes."""
+def text_columns(types: Types) -> tuple[int, ...]:
+    """Return the columns whose words are codes."""
     return tuple(place for place, type_ in enumerate(types) if type_.is_interned)
 
 
-def with_columns(updates: Updates, columns: dict[int, Words]) -> Updates:
-    """Updates with other words in some columns."""
+def replace_columns(updates: Updates, columns: dict[int, Words]) -> Updates:
+    """Return updates with other words in some columns."""
     data = updates.data.copy()
     for place, words in columns.items():
         data[place] = words

@@ -1,11 +1,13 @@
 """Bulk loads at the coordinator: tables whose rows are at their members.
 
 The coordinator knows only how many rows such a table has. The first statement that reads a row of it fetches
-all rows from the members, once; from then on it is an ordinary table. Where workers share no memory, each
-member is sent its own rows and no others (:class:`Shares`).
+all
+rows from the members, once; from then on it is an ordinary table. Where workers share no memory, each member
+is
+sent only its own rows (:class:`RowDistributor`).
 
-:class:`Landings` implements ``executor.Landing``. :func:`audited` turns the constraint violations that
-members report into the error that a single worker raises.
+:class:`RemoteLoadStaging` implements ``executor.LoadStaging``. :func:`check_constraints` turns the constraint
+violations that members report into the error that a single worker raises.
 """
 
 import secrets
@@ -17,30 +19,30 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.checkpoint.captured_state import lull, wake
-from kpg.runtime.cluster.constraint_audit import Reference, Suspects
-from kpg.runtime.cluster.messages import Changed, Crew, Each, UnsendableError, shortened
-from kpg.runtime.cluster.table_shards import TOKEN, Staged
+from kpg.runtime.checkpoint.captured_state import make_dormant, wake
+from kpg.runtime.cluster.constraint_audit import ForeignKeyCheck, ViolationCandidates
+from kpg.runtime.cluster.messages import ChangeMessage, Crew, PerMember, UnsendableError, shorten_rowids
+from kpg.runtime.cluster.table_shards import TOKEN_FILE, StagedRows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError, OperationalError
 from kpg.runtime.executor import Recorder
-from kpg.runtime.handles import Berth, Rules, Taken, Unique
+from kpg.runtime.handles import LoadResult, LoadRules, LoadTarget, Unique
 from kpg.runtime.kernels import rowgroups as kernels
 from kpg.runtime.operators.text_exchange import Owners
 from kpg.runtime.plan import Types
 from kpg.runtime.records import dataclass
-from kpg.runtime.storage.files import LOADS, Scratch
-from kpg.runtime.storage.packs import Sharded, Vault
+from kpg.runtime.storage.files import LOAD_FOLDER_PREFIX, ScratchFolder
+from kpg.runtime.storage.packs import Sharded, ShardStore
 from kpg.runtime.tables.row_groups import RowGroups
 from kpg.runtime.tables.table import (
     NO_KEY,
-    Closed,
+    EpochChanges,
     LooseIndex,
     Savepoint,
     Table,
     UniqueIndex,
     duplicate_error,
-    index_of,
+    make_unique_index,
     unique_error,
 )
 from kpg.runtime.types import NULL, Schema, is_loose
@@ -48,257 +50,276 @@ from kpg.runtime.types import NULL, Schema, is_loose
 Words = NDArray[np.int64]
 
 
-class Owner(Protocol):
-    """The coordinator, as loads see it."""
+class LoadCoordinator(Protocol):
+    """Interface of the coordinator for loads."""
 
     crew: Crew
     tables: dict[str, Table]
     recorder: Recorder | None
-    vault: Vault | None
+    shard_store: ShardStore | None
     dictionary: Dictionary
 
-    def ask(self, method: str, *args: object) -> list[Any]:
-        """Call a method at all members and return their answers."""
+    def call_members(self, method: str, *args: object) -> list[Any]:
+        """Call a method at all members and return their results."""
         ...
 
-    def inform(self, method: str, *args: object) -> None:
-        """Call a method at all members; those that are started again catch up by themselves."""
+    def notify_members(self, method: str, *args: object) -> None:
+        """Call a method that only transfers this process's state; restarted members receive the state anyway."""
         ...
 
-    def home(self, table: str) -> int:
-        """The column whose words tell which member has a row of a table."""
+    def home_column(self, table: str) -> int:
+        """Return the column whose words determine the member of each row of a table."""
         ...
 
-    def words(self, worker: int, words: Words, texts: tuple[int, ...]) -> Words:
+    def decode_words(self, worker: int, words: Words, text_columns: tuple[int, ...]) -> Words:
         """Translate words of a member to those of the coordinator, in place."""
         ...
 
-    def texts_of(self, types: Types) -> tuple[int, ...]:
-        """The columns whose words are others at members."""
+    def text_columns(self, types: Types) -> tuple[int, ...]:
+        """Return the columns whose words differ at members."""
         ...
 
-    def rows_in(self, schema: Schema, sharded: Sharded) -> Iterator[Words]:
-        """Read the rows of shards in the words of the coordinator."""
+    def read_shards(self, schema: Schema, shards: Sharded) -> Iterator[Words]:
+        """Yield the rows of shards in words of the coordinator."""
         ...
 
 
-class Shares:
-    """Parts what tables have among ``count`` members, by the words of one column of each."""
+class RowDistributor:
+    """Distributes rows among ``count`` members, by the words of the home column of each table."""
 
     def __init__(self, dictionary: Dictionary, count: int) -> None:
-        self._owners = Owners(dictionary, count, apart=True)
+        self._owners = Owners(dictionary, count, has_local_codes=True)
 
-    def changed(
-        self, table: Table, home: int, epoch: int, name: str, gone: Words | None, rowids: Words
-    ) -> list[Changed]:
-        """What each member is told of an epoch: its rows that came; of those that went it knows its own."""
-        after = table.count, table.rows
+    def change_messages(
+        self, table: Table, home_column: int, epoch: int, name: str, deleted: Words | None, rowids: Words
+    ) -> list[ChangeMessage]:
+        """Return each member's message of an epoch's changes: its own inserted rows, and all deleted rowids."""
+        size_after = table.count, table.rows
         return [
-            Changed(epoch, name, gone, shortened(some), words, after)
-            for some, words in self._parts(table, home, rowids)
+            ChangeMessage(epoch, name, deleted, shorten_rowids(own_rowids), words, size_after)
+            for own_rowids, words in self._rows_by_member(table, home_column, rowids)
         ]
 
-    def fill(self, table: Table, home: int, rowids: Words) -> tuple[Each, Each]:
-        """Of rows that a table has had for long each member's rowids, and their words."""
-        rowids_of, words_of = zip(*self._parts(table, home, rowids), strict=True)
-        return Each(rowids_of), Each(words_of)
+    def distribute(self, table: Table, home_column: int, rowids: Words) -> tuple[PerMember, PerMember]:
+        """Return each member's rowids and rows of existing rows."""
+        rowids_of, words_of = zip(*self._rows_by_member(table, home_column, rowids), strict=True)
+        return PerMember(rowids_of), PerMember(words_of)
 
-    def _parts(self, table: Table, home: int, rowids: Words) -> list[tuple[Words, Words]]:
+    def _rows_by_member(self, table: Table, home_column: int, rowids: Words) -> list[tuple[Words, Words]]:
         words = table.read(rowids)
-        places = self._owners.places(words[home], interned=table.schema.types[home].is_interned)
-        return [(rowids[some], np.ascontiguousarray(words[:, some])) for some in places]
+        positions = self._owners.positions_by_worker(
+            words[home_column], interned=table.schema.types[home_column].is_interned
+        )
+        return [(rowids[own], np.ascontiguousarray(words[:, own])) for own in positions]
 
 
-NEAR: Final = 1 << 20
-"""Of a table that the coordinator has so many keys are sent to members, which look for theirs among them."""
+MAX_SENT_KEYS: Final = 1 << 20
+"""Keys of a table of the coordinator up to which they are sent to members, to check foreign keys there."""
 
 
-def audited(owner: Owner, berth: Berth, store: "FarTable", rules: Rules) -> bool:
-    """Have members hold what is staged to all rules; False if they cannot.
+def check_constraints(
+    coordinator: LoadCoordinator, target: LoadTarget, store: "RemoteTable", rules: LoadRules
+) -> bool:
+    """Check staged rows at members; return False if the members cannot check them.
 
-    Raises the error for the first row that fails one.
+    Raises:
+        IntegrityError: For the first row that violates a constraint.
     """
     key = store.schema.primary_key
     uniques = [Unique(key)] if key else []
     uniques += [Unique(one.columns, one.nulls_distinct) for one in store.uniques]
     if rules.checks is None and not uniques:
         return True
-    local = [one for one in uniques if berth.home in one.columns]
-    spread = [one for one in uniques if berth.home not in one.columns]
+    local = [one for one in uniques if target.home in one.columns]
+    distributed = [one for one in uniques if target.home not in one.columns]
     try:
-        found = owner.ask("audit", berth.load, store.name, store.schema, rules.checks, local, spread)
+        replies = coordinator.call_members(
+            "audit", target.load, store.name, store.schema, rules.checks, local, distributed
+        )
     except UnsendableError:
         return False
     except BaseException:
-        owner.inform("forget_keys", store.name)
+        coordinator.notify_members("forget_keys", store.name)
         raise
-    checks = 0 if rules.checks is None else len(rules.checks.outputs)
-    order = [*range(checks), *(checks + (local + spread).index(one) for one in uniques)]
-    for place in order:
-        columns = (local + spread)[place - checks].columns if place >= checks else ()
-        row = _first(owner, store, [each[place] for each in found], columns)
+    check_count = 0 if rules.checks is None else len(rules.checks.outputs)
+    order = [*range(check_count), *(check_count + (local + distributed).index(one) for one in uniques)]
+    for number in order:
+        columns = (local + distributed)[number - check_count].columns if number >= check_count else ()
+        row = _first_violation(coordinator, store, [each[number] for each in replies], columns)
         if row is None:
             continue
-        if place < checks:
-            assert rules.refuse is not None
-            rules.refuse(row[0])
+        if number < check_count:
+            assert rules.raise_violation is not None
+            rules.raise_violation(row[0])
             raise InternalError(f"a row of table {store.name} fails a CHECK at a worker, and not here")
-        _refuse(store, uniques.index((local + spread)[place - checks]), *row)
+        _raise_duplicate(store, uniques.index((local + distributed)[number - check_count]), *row)
     return True
 
 
-def _refuse(store: "FarTable", number: int, row: Words, exists: bool) -> None:
-    """Raise the error for a row that is the same as another in what the table is unique in."""
+def _raise_duplicate(store: "RemoteTable", number: int, row: Words, exists: bool) -> None:
+    """Raise the error for a row that violates a unique constraint."""
     number -= bool(store.schema.primary_key)
     if number < 0:
         raise duplicate_error(store, row, 0, exists)
     raise unique_error(store, store.uniques[number], row, 0, exists)
 
 
-def _first(
-    owner: Owner, store: Table, found: Sequence[Any], columns: Sequence[int]
+def _first_violation(
+    coordinator: LoadCoordinator, store: Table, replies: Sequence[Any], columns: Sequence[int]
 ) -> tuple[Words, bool] | None:
-    """The first row that breaks a rule, and whether it does by itself."""
-    suspects = [Suspects(*one) for one in found]
-    texts = owner.texts_of(store.schema.types)
-    rows = [owner.words(member, one.rows.copy(), texts) for member, one in enumerate(suspects)]
-    some = [member for member, one in enumerate(suspects) if one.sure.shape[0]]
-    if not some:
+    """Return the first row that violates a constraint, and whether it does so without another staged row."""
+    candidates = [ViolationCandidates(*one) for one in replies]
+    text_columns = coordinator.text_columns(store.schema.types)
+    rows = [
+        coordinator.decode_words(member, one.rows.copy(), text_columns)
+        for member, one in enumerate(candidates)
+    ]
+    members = [member for member, one in enumerate(candidates) if one.is_certain.shape[0]]
+    if not members:
         return None
-    every = np.concatenate([rows[member] for member in some], axis=1)
-    order = np.concatenate([suspects[member].order for member in some], axis=1)
-    sure = np.concatenate([suspects[member].sure for member in some])
-    seen: set[tuple[int, ...]] = set()
-    places = np.lexsort(order[::-1]).tolist()
-    for place in places:
-        key = tuple(every[list(columns), place].tolist())
-        if sure[place] or key in seen:
+    all_rows = np.concatenate([rows[member] for member in members], axis=1)
+    order = np.concatenate([candidates[member].order for member in members], axis=1)
+    is_certain = np.concatenate([candidates[member].is_certain for member in members])
+    earlier_keys: set[tuple[int, ...]] = set()
+    positions = np.lexsort(order[::-1]).tolist()
+    for position in positions:
+        key = tuple(all_rows[list(columns), position].tolist())
+        if is_certain[position] or key in earlier_keys:
             break
-        seen.add(key)
-    return np.ascontiguousarray(every[:, place : place + 1]), bool(sure[place])
+        earlier_keys.add(key)
+    return np.ascontiguousarray(all_rows[:, position : position + 1]), bool(is_certain[position])
 
 
-def first_dangling(
-    owner: Owner, reference: Reference, store: Table, target: Table, *, far: bool
+def find_dangling_row(
+    coordinator: LoadCoordinator, reference: ForeignKeyCheck, store: Table, target: Table, *, is_remote: bool
 ) -> Words | None:
-    """See ``executor.Landing.dangling``; ``far``: the target's rows are at members."""
+    """Return the first dangling row; with ``is_remote`` the target's rows are at members.
+
+    See ``executor.LoadStaging``.
+    """
     columns = reference.target_columns
     if any(is_loose(target.schema.types[place]) for place in columns):
         return None
-    given: Words | None = None
-    if far:
-        home = owner.home(target.name)
-        reference = reference._replace(by=columns.index(home) if home in columns else None)
-    elif target.rows > NEAR:
+    target_keys: Words | None = None
+    if is_remote:
+        home_column = coordinator.home_column(target.name)
+        reference = reference._replace(
+            home_position=columns.index(home_column) if home_column in columns else None
+        )
+    elif target.rows > MAX_SENT_KEYS:
         return None
     else:
-        given = target.read(target.live(), columns)
-        given = np.ascontiguousarray(given[:, (given != NULL).all(axis=0)])
-    row = _first(owner, store, owner.ask("dangling", reference, given), ())
+        target_keys = target.read(target.live(), columns)
+        target_keys = np.ascontiguousarray(target_keys[:, (target_keys != NULL).all(axis=0)])
+    row = _first_violation(
+        coordinator, store, coordinator.call_members("dangling", reference, target_keys), ()
+    )
     return np.empty((len(store.schema.columns), 0), np.int64) if row is None else row[0]
 
 
-AT_ONCE: Final = 1 << 18
-"""So many rows of each member are fetched in one message."""
-NOTHING: Final[Words] = np.empty(0, np.int64)
-HIGHEST: Final = (1 << 63) - 1
+CHUNK_ROWS: Final = 1 << 18
+"""Rows of each member that are fetched in one message."""
+NO_ROWIDS: Final[Words] = np.empty(0, np.int64)
+MAX_WORD: Final = (1 << 63) - 1
 
 
 @dataclass(slots=True, eq=False)
-class Block:
-    """Rows of one load: those of the first member, of the second, and so on, from rowid ``start`` on."""
+class RemoteRange:
+    """Rows of one load from rowid ``start`` on: those of the first member, of the second, and so on."""
 
     load: str
     schema: Schema
     start: int
     counts: list[int]
     files: list[list[str]]
-    folder: Scratch | None
-    final: bool = False
-    sharded: Sharded | None = None
-    """What members, of an earlier life perhaps, have written of it into the folder of the database."""
+    folder: ScratchFolder | None
+    is_final: bool = False
+    recorded_shards: Sharded | None = None
+    """The same rows in the folder of the database, as written by current or earlier members."""
 
     @property
     def starts(self) -> list[int]:
-        """The first rowid of each member."""
+        """First rowid of each member."""
         return [self.start + sum(self.counts[:member]) for member in range(len(self.counts))]
 
     @property
     def end(self) -> int:
-        """The first rowid after it."""
+        """First rowid after it."""
         return self.start + sum(self.counts)
 
-    def told(self, epoch: int, name: str, member: int) -> Changed:
-        """What a member is told of an epoch in which it came."""
-        if self.folder is None:  # by how many members it was written does not matter
-            return Changed(epoch, name, None, (self.start, self.end), None, (self.end, self.end), self.load)
+    def change_message(self, epoch: int, name: str, member: int) -> ChangeMessage:
+        """Return the message for a member about the epoch that inserts these rows."""
+        if self.folder is None:  # shards: the number of members may have changed since
+            return ChangeMessage(
+                epoch, name, None, (self.start, self.end), None, (self.end, self.end), self.load
+            )
         first = self.starts[member]
         rowids = first, first + self.counts[member]
-        return Changed(epoch, name, None, rowids, None, (self.end, self.end), self.load)
+        return ChangeMessage(epoch, name, None, rowids, None, (self.end, self.end), self.load)
 
 
-class FarTable(Table):
-    """A table whose rows are all at their members, or all here as those of any table are."""
+class RemoteTable(Table):
+    """A table whose rows are either all at members, or all in this process."""
 
-    fetch: Callable[["FarTable", Block], list[Words]]
-    """Gives the rows of a block."""
-    gone: Callable[[Block], None]
-    """Is told of blocks that nobody needs any more."""
-    opening: Callable[[], bool]
-    """Whether what is there was committed before, and is asked nothing any more."""
+    fetch_rows: Callable[["RemoteTable", RemoteRange], list[Words]]
+    """Return the rows of a range."""
+    discard_range: Callable[[RemoteRange], None]
+    """Called for each range that is no longer needed."""
+    is_opening: Callable[[], bool]
+    """Whether the database is being opened, so that all rows were committed before."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.blocks: list[Block] = []
-        """Where the rows are that are not here."""
+        self.ranges: list[RemoteRange] = []
+        """Rows that are at members."""
 
     @property
-    def takes_blocks(self) -> bool:
-        """Whether rows may come that are not here: none are here, nor wait for a step."""
-        if self.blocks:
-            return all(block.final for block in self.blocks)
+    def accepts_ranges(self) -> bool:
+        """Whether rows at members can be added: there are no rows in this process, and no pending ranges."""
+        if self.ranges:
+            return all(block.is_final for block in self.ranges)
         loose = any(isinstance(one, LooseIndex) for one in self._unique)
         return not (self.count or loose or self._bag is not None)
 
     @property
-    def takes_shards(self) -> bool:
-        """The same of rows that were recorded: it does not matter whether others wait for a step."""
-        return bool(self.blocks) or self.takes_blocks
+    def accepts_shards(self) -> bool:
+        """Whether recorded rows at members can be added; pending ranges do not matter."""
+        return bool(self.ranges) or self.accepts_ranges
 
     def add_unique(self, name: str, columns: tuple[int, ...], *, nulls_distinct: bool) -> None:
-        """See ``Table``; of rows that are kept it is known, wherever they are."""
-        index = index_of(self, name, columns, nulls_distinct=nulls_distinct)
-        if self.blocks and self.opening() and not isinstance(index, LooseIndex):
+        """Add a unique constraint; restored rows at members are known to satisfy it."""
+        index = make_unique_index(self, name, columns, nulls_distinct=nulls_distinct)
+        if self.ranges and self.is_opening() and not isinstance(index, LooseIndex):
             self._unique.append(index)
         else:
             super().add_unique(name, columns, nulls_distinct=nulls_distinct)
 
     @property
     def uniques(self) -> list[UniqueIndex]:
-        """What it is unique in, besides its primary key."""
+        """Unique indexes other than the primary key's."""
         return self._unique
 
-    def take(self, block: Block) -> None:
-        """Have rows that are at members."""
+    def add_range(self, rows: RemoteRange) -> None:
+        """Add rows that are at members."""
         with self._interrupt:
-            if not self.blocks:
+            if not self.ranges:
                 self._lookups.clear()
-                lull(self.groups, "far", self._come)
+                make_dormant(self.groups, "far", self._fetch_ranges)
             if self._key is not None:
                 # Any key may be there: each that comes is looked for, for which rows have to be here.
-                self._key.highest, self._key.known = np.full_like(self._key.highest, HIGHEST), 1
-            self._have([*self.blocks, block])
-            self.count = block.end
-            self.touched[self] = None
+                self._key.highest, self._key.known = np.full_like(self._key.highest, MAX_WORD), 1
+            self._set_ranges([*self.ranges, rows])
+            self.count = rows.end
+            self.touched_tables[self] = None
 
-    def come_here(self) -> None:
-        """Have all rows be here."""
+    def fetch_all(self) -> None:
+        """Fetch all rows, unless they are in this process."""
         wake(self.groups)
 
-    def _come(self, groups: RowGroups, _: object) -> None:
-        parts = [part for block in self.blocks for part in self.fetch(self, block)]
+    def _fetch_ranges(self, groups: RowGroups, _: object) -> None:
+        parts = [part for block in self.ranges for part in self.fetch_rows(self, block)]
         key, highest, known = NO_KEY
-        required, start = np.zeros_like(self._required), 0
+        required, start = np.zeros_like(self._required_columns), 0
         with self._interrupt:
             for words in parts:
                 end = start + words.shape[1]
@@ -309,242 +330,263 @@ class FarTable(Table):
                 start = end
             for index in self._unique:
                 index.build(np.arange(start))
-            self._forget(self.blocks)
+            self._discard_ranges(self.ranges)
 
-    def _forget(self, blocks: list[Block]) -> None:
-        for block in blocks:
-            self.gone(block)
-        self._have([block for block in self.blocks if block not in blocks])
+    def _discard_ranges(self, ranges: list[RemoteRange]) -> None:
+        for block in ranges:
+            self.discard_range(block)
+        self._set_ranges([block for block in self.ranges if block not in ranges])
 
-    def _have(self, blocks: list[Block]) -> None:
-        self.blocks = blocks
-        self.sharded = [(block.start, block.sharded) for block in blocks if block.sharded is not None]
+    def _set_ranges(self, ranges: list[RemoteRange]) -> None:
+        self.ranges = ranges
+        self.shard_ranges = [
+            (block.start, block.recorded_shards) for block in ranges if block.recorded_shards is not None
+        ]
 
-    def give_up(self) -> None:
-        """There is no such table any more."""
-        self._forget(self.blocks)
+    def discard(self) -> None:
+        """Discard all ranges of a dropped table."""
+        self._discard_ranges(self.ranges)
 
     @property
     def bytes(self) -> int:
-        return 0 if self.blocks else super().bytes
+        return 0 if self.ranges else super().bytes
 
     def rollback(self, savepoint: Savepoint) -> None:
-        if not self.blocks:
+        if not self.ranges:
             super().rollback(savepoint)
             return
-        self.touched[self] = None
-        self.count, self._told, self._untold = savepoint.count, savepoint.told, list(savepoint.untold)
-        self._forget([block for block in self.blocks if block.end > self.count])
-        if not self.blocks:
-            self.come_here()  # there are none
+        self.touched_tables[self] = None
+        self.count, self._drained_count, self._undrained_deletions = (
+            savepoint.count,
+            savepoint.drained_count,
+            list(savepoint.undrained_deletions),
+        )
+        self._discard_ranges([block for block in self.ranges if block.end > self.count])
+        if not self.ranges:
+            self.fetch_all()  # makes the empty groups ordinary ones
             if self._key is not None and savepoint.highest is not None:
-                self._key.highest, self._key.known = savepoint.highest, savepoint.known
+                self._key.highest, self._key.known = savepoint.highest, savepoint.has_highest
 
     def commit(self) -> None:
-        for block in self.blocks:
-            block.final = True
+        for block in self.ranges:
+            block.is_final = True
         super().commit()
 
 
-def told(owner: Owner, closed: Closed, shares: Shares) -> list[list[Changed]]:
-    """What each member is told of what an epoch has changed in a table: words, if it has not got them."""
-    name, table = closed.table, owner.tables[closed.table]
-    gone = [change.rowids for change in closed.changes if change.diff < 0]
-    came = [change.rowids for change in closed.changes if change.diff > 0]
-    rowids = np.sort(np.concatenate([NOTHING, *came]))
-    if not isinstance(table, FarTable) or not table.blocks:
-        deleted = np.concatenate(gone) if gone else None
-        parts = shares.changed(table, owner.home(name), closed.epoch, name, deleted, rowids)
+def change_messages(
+    coordinator: LoadCoordinator, epoch_changes: EpochChanges, distributor: RowDistributor
+) -> list[list[ChangeMessage]]:
+    """Return for each member the messages of an epoch's changes, with words unless the member has the rows."""
+    name, table = epoch_changes.table, coordinator.tables[epoch_changes.table]
+    deletions = [change.rowids for change in epoch_changes.changes if change.diff < 0]
+    insertions = [change.rowids for change in epoch_changes.changes if change.diff > 0]
+    rowids = np.sort(np.concatenate([NO_ROWIDS, *insertions]))
+    if not isinstance(table, RemoteTable) or not table.ranges:
+        deleted = np.concatenate(deletions) if deletions else None
+        parts = distributor.change_messages(
+            table, coordinator.home_column(name), epoch_changes.epoch, name, deleted, rowids
+        )
         return [[one] for one in parts]
-    blocks = [block for block in table.blocks if rowids[0] <= block.start <= rowids[-1]]
+    ranges = [block for block in table.ranges if rowids[0] <= block.start <= rowids[-1]]
     return [
-        [block.told(closed.epoch, name, member) for block in blocks] for member in range(owner.crew.count)
+        [block.change_message(epoch_changes.epoch, name, member) for block in ranges]
+        for member in range(coordinator.crew.count)
     ]
 
 
-class Landings:
-    """An ``executor.Landing``."""
+class RemoteLoadStaging:
+    """An ``executor.LoadStaging`` at members."""
 
-    def __init__(self, owner: Owner) -> None:
-        self._owner = owner
-        self._sees: bool | None = None
-        self._open: dict[str, tuple[Scratch, bool]] = {}
-        """By loads the folder that is theirs, and whether all members see it."""
+    def __init__(self, coordinator: LoadCoordinator) -> None:
+        self._coordinator = coordinator
+        self._all_see_folder: bool | None = None
+        self._open_loads: dict[str, tuple[ScratchFolder, bool]] = {}
+        """Temporary folder of each open load, and whether all members can read it."""
 
-    def open(self, table: str) -> Berth:
-        """See ``executor.Landing``."""
-        owner, load, secret = self._owner, uuid.uuid4().hex, secrets.token_bytes(32)
-        folder = Scratch(LOADS)
+    def open(self, table: str) -> LoadTarget:
+        """Prepare workers to receive rows of a table."""
+        owner, load, secret = self._coordinator, uuid.uuid4().hex, secrets.token_bytes(32)
+        folder = ScratchFolder(LOAD_FOLDER_PREFIX)
         try:
-            Path(folder.name, TOKEN).write_text(load)
+            Path(folder.name, TOKEN_FILE).write_text(load)
             hosts = owner.crew.hosts
-            found: list[tuple[int, bool]] = owner.ask("dock", load, hosts, secret, folder.name)
-            shared = all(seen for _, seen in found)
-            self._open[load] = folder, shared
-            if not shared and owner.recorder is None:
-                self._abandon(load)
+            replies: list[tuple[int, bool]] = owner.call_members("dock", load, hosts, secret, folder.name)
+            is_shared = all(seen for _, seen in replies)
+            self._open_loads[load] = folder, is_shared
+            if not is_shared and owner.recorder is None:
+                self._discard_load(load)
                 raise OperationalError(
                     f"a worker does not see the driver's folder {Path(folder.name).parent}: rows that it "
                     "alone has would be gone with it",
-                    hint="have TMPDIR name a folder that the driver and all executors share, or open the "
-                    "database in a folder, where the driver keeps what is committed",
+                    hint="set TMPDIR to a folder that the driver and all executors share, or open the "
+                    "database in a folder, where commits are stored",
                 )
         except BaseException:
             folder.cleanup()
             raise
-        home = owner.home(table)
-        interned = owner.tables[table].schema.types[home].is_interned
-        owners = Owners(owner.dictionary, owner.crew.count, apart=True)
-        nulls = int(owners.of(np.array([NULL], np.int64), interned=interned)[0])
-        ports = [port for port, _ in found]
-        return Berth(load, table, list(zip(hosts, ports, strict=True)), secret, home, nulls)
+        home_column = owner.home_column(table)
+        interned = owner.tables[table].schema.types[home_column].is_interned
+        owners = Owners(owner.dictionary, owner.crew.count, has_local_codes=True)
+        nulls = int(owners.owners(np.array([NULL], np.int64), interned=interned)[0])
+        ports = [port for port, _ in replies]
+        return LoadTarget(load, table, list(zip(hosts, ports, strict=True)), secret, home_column, nulls)
 
-    def take(self, berth: Berth, attempts: Sequence[int], rules: Rules | None) -> Taken:
-        """See ``executor.Landing``."""
-        owner = self._owner
-        store = owner.tables[berth.table]
-        assert isinstance(store, FarTable)
-        folder, shared = self._open[berth.load]
+    def commit_load(self, target: LoadTarget, attempts: Sequence[int], rules: LoadRules | None) -> LoadResult:
+        """Add the rows of these attempts to the table if workers can hold and check them; else return them."""
+        owner = self._coordinator
+        store = owner.tables[target.table]
+        assert isinstance(store, RemoteTable)
+        folder, is_shared = self._open_loads[target.load]
         schema = store.schema
-        found = owner.ask("stage", berth.load, berth.table, schema, list(attempts), berth.home)
-        staged = [Staged(*one) for one in found]
+        replies = owner.call_members("stage", target.load, target.table, schema, list(attempts), target.home)
+        staged = [StagedRows(*one) for one in replies]
         counts = [one.rows for one in staged]
-        alone = (shared if owner.recorder is None else self.sees) and store.takes_blocks
-        alone = alone and not any(one.astray for one in staged)
-        if alone and rules is not None and audited(owner, berth, store, rules):
+        stays_at_members = (
+            is_shared if owner.recorder is None else self.members_see_folder
+        ) and store.accepts_ranges
+        stays_at_members = stays_at_members and not any(one.foreign_rows for one in staged)
+        if stays_at_members and rules is not None and check_constraints(owner, target, store, rules):
             files = [one.files for one in staged]
-            block = Block(berth.load, schema, store.count, counts, files, folder)
-            if owner.recorder is None or self._shelved(store.name, block):
-                del self._open[berth.load]
-                store.take(block)
-                return Taken(sum(counts), iter(()), (block.start, block.end))
-        return Taken(sum(counts), self._words(berth.table, berth.load, counts), None)
+            rows = RemoteRange(target.load, schema, store.count, counts, files, folder)
+            if owner.recorder is None or self._write_shards(store.name, rows):
+                del self._open_loads[target.load]
+                store.add_range(rows)
+                return LoadResult(sum(counts), iter(()), (rows.start, rows.end))
+        return LoadResult(sum(counts), self._staged_rows(target.table, target.load, counts), None)
 
-    # Loads into a folder
+    # Loads into the folder of a database
 
-    def begin(self) -> None:
-        """Members are new, and perhaps elsewhere."""
-        self._sees = None
+    def reset_visibility(self) -> None:
+        """Forget whether members see the database's folder, since new members may run elsewhere."""
+        self._all_see_folder = None
 
     @property
-    def sees(self) -> bool:
+    def members_see_folder(self) -> bool:
         """Whether all members see the folder of the database."""
-        vault = self._owner.vault
-        if self._sees is None:
-            self._sees = False
+        vault = self._coordinator.shard_store
+        if self._all_see_folder is None:
+            self._all_see_folder = False
             if vault is not None and vault.folder is not None:
-                self._sees = all(self._owner.ask("see", vault.folder, vault.database))
-        return self._sees
+                self._all_see_folder = all(
+                    self._coordinator.call_members("see", vault.folder, vault.database)
+                )
+        return self._all_see_folder
 
-    def _shelved(self, name: str, block: Block) -> bool:
-        """Have members write what is staged into packs; False if this process does not see what they have."""
-        owner, vault = self._owner, self._owner.vault
+    def _write_shards(self, name: str, rows: RemoteRange) -> bool:
+        """Let members write staged rows to packs; return False if this process cannot read all of them."""
+        owner, vault = self._coordinator, self._coordinator.shard_store
         assert owner.recorder is not None and vault is not None
-        numbers = owner.recorder.shelve(len(block.counts))
+        numbers = owner.recorder.reserve_packs(len(rows.counts))
         try:
-            shards = owner.ask("shelve", block.load, name, Each(tuple(numbers)))
-            if not all(vault.sees(one) for one in shards if one.rows):
-                owner.recorder.unshelve(numbers)
-                self._sees = False
+            shards = owner.call_members("shelve", rows.load, name, PerMember(tuple(numbers)))
+            if not all(vault.is_visible(one) for one in shards if one.rows):
+                owner.recorder.release_packs(numbers)
+                self._all_see_folder = False
                 return False
         except BaseException:
-            owner.recorder.unshelve(numbers)
+            owner.recorder.release_packs(numbers)
             raise
-        block.sharded = Sharded(tuple(shards))
-        assert block.folder is not None
-        block.folder.cleanup()
+        rows.recorded_shards = Sharded(tuple(shards))
+        assert rows.folder is not None
+        rows.folder.cleanup()
         return True
 
-    def moor(self, table: FarTable, start: int, sharded: Sharded) -> Block:
-        """Have a table take rows that were recorded, of which members are not told yet."""
-        counts = [one.rows for one in sharded.shards]
-        block = Block(uuid.uuid4().hex, table.schema, start, counts, [], None, sharded=sharded)
-        table.take(block)
-        return block
+    def attach_shards(self, table: RemoteTable, start: int, shards: Sharded) -> RemoteRange:
+        """Add recorded rows to a table, without informing members."""
+        counts = [one.rows for one in shards.shards]
+        rows = RemoteRange(uuid.uuid4().hex, table.schema, start, counts, [], None, recorded_shards=shards)
+        table.add_range(rows)
+        return rows
 
-    def tell(self, name: str, block: Block, *, taken: bool) -> None:
-        """Have members take the rows of shards: with the next step, or as rows that they had before."""
-        load = None if taken else block.load
-        home = self._owner.home(name)
-        self._owner.inform("moor", name, block.schema, block.start, block.sharded, home, load)
-
-    def dangling(
-        self, table: str, rowids: tuple[int, int], columns: tuple[int, ...], target: str,
-        target_columns: tuple[int, ...], *, whole: bool,
-    ) -> Words | None:  # fmt: skip
-        """See ``executor.Landing``."""
-        store, other = self._owner.tables[table], self._owner.tables[target]
-        assert isinstance(store, FarTable) and isinstance(other, FarTable)
-        coming = next((one.load for one in store.blocks if not one.final and one.start == rowids[0]), None)
-        if coming is None:
-            return None
-        at_target = next((one.load for one in other.blocks if not one.final), None)
-        reference = Reference(
-            coming, table, columns, store.schema, whole, target, target_columns, at_target, None
+    def announce_shards(self, name: str, rows: RemoteRange, *, is_committed: bool) -> None:
+        """Let members read the rows of shards: as committed rows, or with the next step."""
+        load = None if is_committed else rows.load
+        home = self._coordinator.home_column(name)
+        self._coordinator.notify_members(
+            "moor", name, rows.schema, rows.start, rows.recorded_shards, home, load
         )
-        return first_dangling(self._owner, reference, store, other, far=bool(other.blocks))
 
-    def close(self, berth: Berth) -> None:
-        """See ``executor.Landing``."""
-        if berth.load in self._open:
-            self._abandon(berth.load)
+    def find_dangling_row(
+        self, table: str, rowids: tuple[int, int], columns: tuple[int, ...], target: str,
+        target_columns: tuple[int, ...], *, is_full: bool,
+    ) -> Words | None:  # fmt: skip
+        """Return the first loaded row whose key no row of the target table has."""
+        store, other = self._coordinator.tables[table], self._coordinator.tables[target]
+        assert isinstance(store, RemoteTable) and isinstance(other, RemoteTable)
+        load = next((one.load for one in store.ranges if not one.is_final and one.start == rowids[0]), None)
+        if load is None:
+            return None
+        target_load = next((one.load for one in other.ranges if not one.is_final), None)
+        reference = ForeignKeyCheck(
+            load, table, columns, store.schema, is_full, target, target_columns, target_load, None
+        )
+        return find_dangling_row(self._coordinator, reference, store, other, is_remote=bool(other.ranges))
 
-    def _abandon(self, load: str) -> None:
-        folder, _ = self._open.pop(load)
-        self._owner.inform("unload", load)
+    def close(self, target: LoadTarget) -> None:
+        """Discard received rows that were not committed."""
+        if target.load in self._open_loads:
+            self._discard_load(target.load)
+
+    def _discard_load(self, load: str) -> None:
+        folder, _ = self._open_loads.pop(load)
+        self._coordinator.notify_members("unload", load)
         folder.cleanup()
 
-    def _words(self, table: str, load: str, counts: list[int]) -> Iterator[Words]:
-        """The rows that are staged: of each time some of every member."""
-        texts = self._owner.texts_of(self._owner.tables[table].schema.types)
-        for first in range(0, max(counts, default=0), AT_ONCE):
-            found = self._owner.ask("staged_part", load, table, first, first + AT_ONCE)
-            for member, words in enumerate(found):
-                yield self._owner.words(member, words.copy(), texts)
+    def _staged_rows(self, table: str, load: str, counts: list[int]) -> Iterator[Words]:
+        """Yield the staged rows, a chunk of each member at a time."""
+        text_columns = self._coordinator.text_columns(self._coordinator.tables[table].schema.types)
+        for first in range(0, max(counts, default=0), CHUNK_ROWS):
+            replies = self._coordinator.call_members("staged_part", load, table, first, first + CHUNK_ROWS)
+            for member, words in enumerate(replies):
+                yield self._coordinator.decode_words(member, words.copy(), text_columns)
 
-    def fetch(self, table: FarTable, block: Block) -> list[Words]:
-        """See ``FarTable``."""
-        owner, texts = self._owner, self._owner.texts_of(table.schema.types)
-        if block.sharded is not None:
-            return list(owner.rows_in(table.schema, block.sharded))
-        parts: list[list[Words]] = [[] for _ in block.counts]
-        for first in range(0, max(block.counts), AT_ONCE):
-            if block.final:
-                starts = [start + min(first, n) for start, n in zip(block.starts, block.counts, strict=True)]
+    def fetch_rows(self, table: RemoteTable, rows: RemoteRange) -> list[Words]:
+        """Return the rows of a range."""
+        owner, text_columns = self._coordinator, self._coordinator.text_columns(table.schema.types)
+        if rows.recorded_shards is not None:
+            return list(owner.read_shards(table.schema, rows.recorded_shards))
+        parts: list[list[Words]] = [[] for _ in rows.counts]
+        for first in range(0, max(rows.counts), CHUNK_ROWS):
+            if rows.is_final:
+                starts = [start + min(first, n) for start, n in zip(rows.starts, rows.counts, strict=True)]
                 ends = [
-                    start + min(first + AT_ONCE, n)
-                    for start, n in zip(block.starts, block.counts, strict=True)
+                    start + min(first + CHUNK_ROWS, n)
+                    for start, n in zip(rows.starts, rows.counts, strict=True)
                 ]
-                found = owner.ask("held", table.name, Each(tuple(starts)), Each(tuple(ends)))
+                replies = owner.call_members(
+                    "held", table.name, PerMember(tuple(starts)), PerMember(tuple(ends))
+                )
             else:
-                found = owner.ask("staged_part", block.load, table.name, first, first + AT_ONCE)
-            for member, words in enumerate(found):
-                parts[member].append(owner.words(member, words.copy(), texts))
+                replies = owner.call_members("staged_part", rows.load, table.name, first, first + CHUNK_ROWS)
+            for member, words in enumerate(replies):
+                parts[member].append(owner.decode_words(member, words.copy(), text_columns))
         return [words for each in parts for words in each]
 
-    def gone(self, block: Block) -> None:
-        """See ``FarTable``."""
-        if not block.final:
-            self._owner.inform("unload", block.load)
-            if block.sharded is not None and self._owner.recorder is not None:
-                self._owner.recorder.unshelve({one.pack for one in block.sharded.shards if one.rows})
-        if block.folder is not None:
-            block.folder.cleanup()
+    def discard_range(self, rows: RemoteRange) -> None:
+        """Discard a range that is no longer needed."""
+        if not rows.is_final:
+            self._coordinator.notify_members("unload", rows.load)
+            if rows.recorded_shards is not None and self._coordinator.recorder is not None:
+                self._coordinator.recorder.release_packs(
+                    {one.pack for one in rows.recorded_shards.shards if one.rows}
+                )
+        if rows.folder is not None:
+            rows.folder.cleanup()
 
-    def send_again(self, table: FarTable) -> bool:
-        """Have members that were started again have the rows of blocks that are final.
+    def restore_rows(self, table: RemoteTable) -> bool:
+        """Let restarted members read the committed rows of a table.
 
-        False if they cannot read them, and they are here now.
+        If they cannot, fetch the rows from the shards into this process and return False.
         """
-        if table.sharded and not self.sees:
-            table.come_here()
+        if table.shard_ranges and not self.members_see_folder:
+            table.fetch_all()
             return False
-        for block in table.blocks:
-            if block.final and block.sharded is not None:
-                self.tell(table.name, block, taken=True)
-            elif block.final:
-                self._owner.inform(
-                    "again", table.name, block.schema, Each(tuple(block.files)), Each(tuple(block.starts)),
-                    Each(tuple(block.counts)), block.end,
+        for rows in table.ranges:
+            if rows.is_final and rows.recorded_shards is not None:
+                self.announce_shards(table.name, rows, is_committed=True)
+            elif rows.is_final:
+                self._coordinator.notify_members(
+                    "again", table.name, rows.schema, PerMember(tuple(rows.files)), PerMember(tuple(rows.starts)),
+                    PerMember(tuple(rows.counts)), rows.end,
                 )  # fmt: skip
         return True

@@ -1,13 +1,14 @@
 """Shared memory of the processes of one machine: an anonymous file that each process maps whole.
 
 The mapping reserves far more address space than is ever used; untouched pages take no memory. Nothing in it
-moves, so a *place*, an offset, means the same in every process. Only the creator allocates and frees places.
+moves, so an *offset* means the same in every process. Only the creator allocates and frees.
 
-* :class:`CommonGroups`: row groups that the coordinator writes and members read in place
-  (:class:`SeenGroups`).
-* :class:`CommonDictionary`: the text dictionary; a code means the same string in every process. Strings,
-  their bounds and the hash table are shared. Interning takes a :class:`Lock`. Reading takes none, because a
-  code reaches another process only after its string is stored.
+* :class:`SharedGroups`: row groups that the coordinator writes and members read in place
+  (:class:`MappedGroups`).
+* :class:`SharedDictionary`: the text dictionary; a code means the same string in every process. Strings,
+  their
+  bounds and the hash table are shared. Interning takes a :class:`Lock`. Reading takes none, because a code
+  reaches another process only after its string is stored.
 
 The file has huge pages where :mod:`~kpg.runtime.cluster.huge_pages` gets one.
 """
@@ -23,7 +24,7 @@ from weakref import WeakSet, WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.cluster.huge_pages import large_file
+from kpg.runtime.cluster.huge_pages import open_huge_page_file
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.kernels import rowgroups as kernels
@@ -36,25 +37,26 @@ Words = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 PAGE: Final = 4096
-BLOCK: Final = 512
-"""Bytes of which the system counts what files have."""
+STAT_BLOCK: Final = 512
+"""Unit of ``st_blocks`` in bytes."""
 ARENA: Final = 1 << 30
-"""Where the text of the dictionary is; before it is a page for each of those that keep numbers."""
+"""Offset of the dictionary's text, after the page of counters."""
 ARENA_BYTES: Final = 1 << 36
 OFFSETS: Final = ARENA + ARENA_BYTES
 OFFSETS_BYTES: Final = 1 << 34
 SLOTS: Final = 1 << 37
-"""A hash table of n bytes is as many behind it: tables of different sizes, powers of two, never overlap."""
+"""Base of hash tables: one of n bytes is at ``SLOTS + n``, so those of different powers of two never overlap.
+"""
 ROWS: Final = 1 << 38
 END: Final = ROWS + (1 << (4 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") - 1).bit_length())
-"""Rows have room for four times what the machine has: what was given up leaves holes."""
+"""End of the mapping: rows have room for four times the machine's memory, since freed sizes leave holes."""
 MAP_NORESERVE: Final = 0x4000
-REMOVE: Final = 9
-"""``MADV_REMOVE``: pages are given back, and read as zeros."""
+MADV_REMOVE: Final = 9
+"""Advice that frees pages, which then read as zeros."""
 
 
-class At(NamedTuple):
-    """Where the arrays of a group of rows are; ``chart`` is -1 if it has none. ``rows`` it has room for."""
+class GroupLocation(NamedTuple):
+    """Offsets of the arrays of a row group with room for ``rows``; ``chart`` is -1 without one."""
 
     rows: int
     columns: int
@@ -62,43 +64,47 @@ class At(NamedTuple):
     chart: int
 
 
-class Shown(NamedTuple):
-    """Groups of a table, by its number, that are new or others than before; None: it has no rows left."""
+class GroupUpdates(NamedTuple):
+    """New and changed row groups of the table with that number; None for a group without rows."""
 
     table: int
     bits: int
-    groups: tuple[tuple[int, At | None], ...]
+    groups: tuple[tuple[int, GroupLocation | None], ...]
 
 
-class Restless(Protocol):
-    """Groups of rows of which members are to hear something."""
+class UpdatedGroups(Protocol):
+    """Row groups with updates for members."""
 
-    def shown(self) -> Shown:
-        """What members are to hear, which they will."""
+    def take_updates(self) -> GroupUpdates:
+        """Return the updates and mark them as sent."""
 
-    def unshown(self, shown: Shown) -> None:
-        """They have not heard it."""
-
-
-class News(NamedTuple):
-    """What is told: groups, and what nobody reads once that is heard."""
-
-    groups: tuple[Restless, ...]
-    shown: tuple[Shown, ...]
-    doomed: list[tuple[int, int]]
+    def restore_updates(self, updates: GroupUpdates) -> None:
+        """Mark updates as unsent."""
 
 
-NO_NEWS: Final = News((), (), [])
+class MemoryUpdate(NamedTuple):
+    """Updates of row groups for members, and memory that can be freed once they have received them."""
+
+    groups: tuple[UpdatedGroups, ...]
+    updates: tuple[GroupUpdates, ...]
+    to_free: list[tuple[int, int]]
 
 
-class Memory:
-    """The memory; only who has made it gives out and takes back places."""
+NO_UPDATE: Final = MemoryUpdate((), (), [])
+
+
+class SharedMemory:
+    """The shared mapping; only its creator allocates and frees."""
 
     def __init__(self, files: tuple[int, int] | None = None) -> None:
-        """``files`` are those of the process that has made it; OperationalError if there is none to have."""
+        """Map the files of the creating process, or create them.
+
+        Raises:
+            OperationalError: If shared memory is not available.
+        """
         try:
             if files is None:
-                file = large_file()
+                file = open_huge_page_file()
                 files = os.memfd_create("kpg") if file is None else file, os.memfd_create("kpg lock")
                 os.ftruncate(files[0], END)
             self.files = files
@@ -106,88 +112,88 @@ class Memory:
             self._map = mmap.mmap(files[0], END, flags, mmap.PROT_READ | mmap.PROT_WRITE)
         except (OSError, ValueError, AttributeError) as error:
             raise OperationalError(
-                f"workers cannot have memory in common: {error}",
-                hint=f"it takes Linux, and room for {END >> 30} GiB of addresses (ulimit -v)",
+                f"workers cannot share memory: {error}",
+                hint=f"this requires Linux, and {END >> 30} GiB of address space (ulimit -v)",
             ) from None
         self._bytes = np.frombuffer(self._map, np.uint8)
         self._base = int(self._bytes.ctypes.data)
         self._next = ROWS
         self._free: dict[int, list[int]] = {}
         self._readers: WeakSet[object] = WeakSet()
-        self._doomed: list[tuple[int, int]] = []
-        self.restless: dict[Restless, None] = {}
+        self._to_free: list[tuple[int, int]] = []
+        self.updated_groups: dict[UpdatedGroups, None] = {}
 
     @property
-    def allocated(self) -> int:
-        """The bytes of it that the system has given."""
-        return BLOCK * os.fstat(self.files[0]).st_blocks
+    def allocated_bytes(self) -> int:
+        """Bytes that the system has allocated for it."""
+        return STAT_BLOCK * os.fstat(self.files[0]).st_blocks
 
-    def words(self, place: int, count: int) -> Words:
-        """So many words at a place."""
-        return self._bytes[place : place + 8 * count].view(np.int64)
+    def words(self, offset: int, count: int) -> Words:
+        """Return ``count`` words at an offset."""
+        return self._bytes[offset : offset + 8 * count].view(np.int64)
 
-    def bytes(self, place: int, count: int) -> Bytes:
-        """So many bytes at a place."""
-        return self._bytes[place : place + count]
+    def bytes(self, offset: int, count: int) -> Bytes:
+        """Return ``count`` bytes at an offset."""
+        return self._bytes[offset : offset + count]
 
-    def has(self, array: "np.ndarray[Any, Any]") -> bool:
-        """Whether an array is in it."""
-        return 0 <= self.place(array) < END
+    def contains(self, array: "np.ndarray[Any, Any]") -> bool:
+        """Return whether an array is in it."""
+        return 0 <= self.offset_of(array) < END
 
-    def place(self, array: "np.ndarray[Any, Any]") -> int:
-        """Where an array is that is in it."""
+    def offset_of(self, array: "np.ndarray[Any, Any]") -> int:
+        """Return the offset of an array in it."""
         return int(array.ctypes.data) - self._base
 
-    def take(self, size: int) -> int:
-        """The place of so many bytes that nobody has, all zero."""
-        size = _whole(size)
+    def allocate(self, size: int) -> int:
+        """Return the offset of ``size`` unused bytes, all zero."""
+        size = _round_to_pages(size)
         free = self._free.get(size)
         if free:
             return free.pop()
-        place, self._next = self._next, self._next + size
+        offset, self._next = self._next, self._next + size
         if self._next > END:
             raise OperationalError(
-                "there is no more room for rows that workers have in common",
-                hint="delete rows, or begin anew",
+                "the memory that workers share has no more room for rows",
+                hint="delete rows, or reopen the database",
             )
-        return place
+        return offset
 
-    def doom(self, array: "np.ndarray[Any, Any]", size: int) -> None:
-        """Give up the bytes from an array on, which others may still read until they have heard of it."""
-        self._doomed.append((self.place(array), _whole(size)))
+    def free_later(self, array: "np.ndarray[Any, Any]", size: int) -> None:
+        """Free ``size`` bytes from an array on, once members have received the update that replaces them."""
+        self._to_free.append((self.offset_of(array), _round_to_pages(size)))
 
-    def news(self) -> News:
-        """What members have not heard yet, which they will now."""
-        restless, self.restless = self.restless, {}
-        shown = tuple(groups.shown() for groups in restless)
-        doomed, self._doomed = self._doomed, []
-        return News(tuple(restless), shown, doomed)
+    def take_update(self) -> MemoryUpdate:
+        """Return the changes that members have not received."""
+        updated, self.updated_groups = self.updated_groups, {}
+        updates = tuple(groups.take_updates() for groups in updated)
+        doomed, self._to_free = self._to_free, []
+        return MemoryUpdate(tuple(updated), updates, doomed)
 
-    def unsaid(self, news: News) -> None:
-        """They have not heard them."""
-        for groups, shown in zip(news.groups, news.shown, strict=True):
-            groups.unshown(shown)
-        self._doomed += news.doomed
+    def restore_update(self, update: MemoryUpdate) -> None:
+        """Mark an update that could not be sent as unsent."""
+        for groups, shown in zip(update.groups, update.updates, strict=True):
+            groups.restore_updates(shown)
+        self._to_free += update.to_free
 
     def pin(self, reader: object) -> None:
-        """Free nothing as long as somebody is there who reads what there was."""
+        """Free nothing as long as ``reader`` exists."""
         self._readers.add(reader)
 
-    def heard(self, news: News) -> None:
-        """They have: nobody reads any more what was given up before, unless it is pinned."""
+    def confirm_update(self, update: MemoryUpdate) -> None:
+        """Free the replaced memory after members have received an update, unless it is pinned."""
         if self._readers:
-            self._doomed += news.doomed
+            self._to_free += update.to_free
             return
-        for place, size in news.doomed:
-            self.clear(place, size)
-            self._free.setdefault(size, []).append(place)
+        for offset, size in update.to_free:
+            self.clear(offset, size)
+            self._free.setdefault(size, []).append(offset)
 
-    def clear(self, place: int, size: int) -> None:
-        """Have whole pages be zeros, and take nothing."""
-        self._map.madvise(REMOVE, place, _whole(size))
+    def clear(self, offset: int, size: int) -> None:
+        """Free whole pages, which then read as zeros."""
+        self._map.madvise(MADV_REMOVE, offset, _round_to_pages(size))
 
     def close(self) -> None:
-        """Give the files back, and what rows take; text stays readable until nobody has it."""
+        """Close the files and free the rows; text stays readable as long as it is referenced."""
         if self._next > ROWS and not self._readers:
             self.clear(ROWS, self._next - ROWS)
         for file in self.files:
@@ -195,18 +201,18 @@ class Memory:
 
 
 class Lock:
-    """One process at a time; who dies gives it up, and the next sees that something is half done."""
+    """Lock between processes. If its owner dies it is released, and the next owner finds the interruption."""
 
-    def __init__(self, memory: Memory, busy: Words) -> None:
-        """``busy`` is a word that is 1 as long as somebody is within."""
+    def __init__(self, memory: SharedMemory, busy: Words) -> None:
+        """Create the lock; ``busy`` is a word that is 1 while a process holds it."""
         self._file = memory.files[1]
         self._busy = busy
-        self.broken = False
-        """Whether the last one within did not come to an end."""
+        self.was_interrupted = False
+        """Whether the previous owner died or raised."""
 
     def __enter__(self) -> None:
         fcntl.lockf(self._file, fcntl.LOCK_EX)
-        self.broken = bool(self._busy[0])
+        self.was_interrupted = bool(self._busy[0])
         self._busy[0] = 1
 
     def __exit__(
@@ -216,145 +222,147 @@ class Lock:
         fcntl.lockf(self._file, fcntl.LOCK_UN)
 
 
-def _whole(size: int) -> int:
-    """In whole pages."""
+def _round_to_pages(size: int) -> int:
+    """Return the size rounded up to whole pages."""
     return (size + PAGE - 1) // PAGE * PAGE
 
 
-class CommonGroups(RowGroups):
-    """The groups of table ``number``; ``changed`` are those of which members have not heard."""
+class SharedGroups(RowGroups):
+    """Row groups of table ``number`` in shared memory; ``changed_groups`` are those with updates for members."""
 
-    def __init__(self, width: int, memory: Memory, number: int) -> None:
+    def __init__(self, width: int, memory: SharedMemory, number: int) -> None:
         self._memory = memory
         self.number = number
-        self.changed: dict[int, None] = {}
+        self.changed_groups: dict[int, None] = {}
         super().__init__(width)
 
-    def tell_all(self) -> None:
-        """Have members hear of all groups; those that are elsewhere come into the memory."""
+    def mark_all_changed(self) -> None:
+        """Send all groups to members with the next command; copy them to shared memory if necessary."""
         for number, group in enumerate(self._groups):
-            if group is not None and not self._memory.has(group.columns):
-                self._bring(number, group)
-            self._note(number)
+            if group is not None and not self._memory.contains(group.columns):
+                self._copy_to_memory(number, group)
+            self._mark_changed(number)
 
-    def shown(self) -> Shown:
-        """What members are to hear, which they have then."""
-        changed, self.changed = self.changed, {}
+    def take_updates(self) -> GroupUpdates:
+        """Return the updates and mark them as sent."""
+        changed, self.changed_groups = self.changed_groups, {}
         groups = self._groups
-        told = ((number, self._at(groups[number])) for number in changed if number < len(groups))
-        return Shown(self.number, self.bits, tuple(told))
+        locations = ((number, self._location(groups[number])) for number in changed if number < len(groups))
+        return GroupUpdates(self.number, self.bits, tuple(locations))
 
-    def _at(self, group: Group | None) -> At | None:
+    def _location(self, group: Group | None) -> GroupLocation | None:
         if group is None:
             return None
-        place = self._memory.place
+        place = self._memory.offset_of
         chart = -1 if group.chart is None else place(group.chart)
-        return At(group.columns.shape[1], place(group.columns), place(group.live), chart)
+        return GroupLocation(group.columns.shape[1], place(group.columns), place(group.live), chart)
 
-    def unshown(self, shown: Shown) -> None:
-        """They have not heard it."""
-        for number, _ in shown.groups:
-            self._note(number)
+    def restore_updates(self, updates: GroupUpdates) -> None:
+        """Mark updates as unsent."""
+        for number, _ in updates.groups:
+            self._mark_changed(number)
 
-    def give_up(self) -> None:
-        """The table has gone: nobody needs its rows."""
+    def free(self) -> None:
+        """Free the rows of a dropped table."""
         for group in self._groups:
-            self._doom(group)
+            self._free_later(group)
         self._groups = []
-        self._memory.restless.pop(self, None)
+        self._memory.updated_groups.pop(self, None)
 
     def rewrite(self, number: int, live: int) -> None:
         before = self._groups[number]
         super().rewrite(number, live)
-        self._doom(before)
+        self._free_later(before)
 
-    def _bring(self, number: int, group: Group) -> None:
+    def _copy_to_memory(self, number: int, group: Group) -> None:
         entry = self.directory[1 + number]
         dead, waiting = int(entry[kernels.DEAD]), int(entry[kernels.WAITING])
-        made = self._new(group.columns.shape[1])
-        made.columns[:], made.live[:] = group.columns, group.live
+        shared = self._new(group.columns.shape[1])
+        shared.columns[:], shared.live[:] = group.columns, group.live
         if group.chart is not None:
-            made.chart = self._new_chart()
-            made.chart[:] = group.chart
-        made.links = group.links
-        self._groups[number] = made
-        self._describe(number, made)
+            shared.chart = self._new_chart()
+            shared.chart[:] = group.chart
+        shared.links = group.links
+        self._groups[number] = shared
+        self._describe(number, shared)
         entry[kernels.DEAD], entry[kernels.WAITING] = dead, waiting
 
     def _new(self, rows: int) -> Group:
         columns, parts = 8 * self.width * rows, (rows + 63) >> 6
-        place = self._memory.take(columns + 8 * parts)
+        place = self._memory.allocate(columns + 8 * parts)
         words = self._memory.words(place, self.width * rows)
         live = self._memory.words(place + columns, parts)
-        links = np.zeros((2, rows), np.int64) if self.linked else None
+        links = np.zeros((2, rows), np.int64) if self.has_links else None
         return Group(words.reshape(self.width, rows), live, None, links)
 
     def _new_chart(self) -> Words:
         words = super()._new_chart().shape[0]
-        return self._memory.words(self._memory.take(8 * words), words)
+        return self._memory.words(self._memory.allocate(8 * words), words)
 
     def _grow(self, capacity: int, used: int) -> None:
         before = self._groups[0] if self._groups else None
         super()._grow(capacity, used)
-        self._doom(before)
+        self._free_later(before)
 
     def _describe(self, number: int, group: Group) -> None:
         super()._describe(number, group)
-        self._note(number)
+        self._mark_changed(number)
 
-    def _describe_nothing(self, number: int) -> None:
-        super()._describe_nothing(number)
-        self._note(number)
+    def _describe_freed(self, number: int) -> None:
+        super()._describe_freed(number)
+        self._mark_changed(number)
 
-    def _note(self, number: int) -> None:
-        self.changed[number] = None
-        self._memory.restless[self] = None
+    def _mark_changed(self, number: int) -> None:
+        self.changed_groups[number] = None
+        self._memory.updated_groups[self] = None
 
-    def _doom(self, group: Group | None) -> None:
-        if group is not None and self._memory.has(group.columns):
-            self._memory.doom(group.columns, group.columns.nbytes + group.live.nbytes)
+    def _free_later(self, group: Group | None) -> None:
+        if group is not None and self._memory.contains(group.columns):
+            self._memory.free_later(group.columns, group.columns.nbytes + group.live.nbytes)
             if group.chart is not None:
-                self._memory.doom(group.chart, group.chart.nbytes)
+                self._memory.free_later(group.chart, group.chart.nbytes)
 
 
-class SeenGroups(RowGroups):
-    """The same groups at a member."""
+class MappedGroups(RowGroups):
+    """The row groups of :class:`SharedGroups` at a member."""
 
-    def __init__(self, width: int, memory: Memory) -> None:
+    def __init__(self, width: int, memory: SharedMemory) -> None:
         super().__init__(width)
         self._memory = memory
 
-    def see(self, shown: Shown) -> None:
-        """Groups are there, or others than before."""
-        self.bits = int(shown.bits)
-        self.directory[0, 0] = shown.bits
-        for number, at in shown.groups:
-            self._see(number, at)
+    def apply_updates(self, updates: GroupUpdates) -> None:
+        """Map new and changed groups."""
+        self.bits = int(updates.bits)
+        self.directory[0, 0] = updates.bits
+        for number, at in updates.groups:
+            self._map_group(number, at)
 
-    def _see(self, number: int, at: At | None) -> None:
+    def _map_group(self, number: int, location: GroupLocation | None) -> None:
         while len(self._groups) <= number:
-            self.add_nothing()
-        if at is None:
+            self.add_freed()
+        if location is None:
             self._groups[number] = None
-            self._describe_nothing(number)
+            self._describe_freed(number)
             self.directory[0, kernels.REWRITTEN] = 1
             return
         chart = None
-        if at.chart >= 0:
-            chart = self._memory.words(at.chart, super()._new_chart().shape[0])
+        if location.chart >= 0:
+            chart = self._memory.words(location.chart, super()._new_chart().shape[0])
             self.directory[0, kernels.REWRITTEN] = 1
-        columns = self._memory.words(at.columns, self.width * at.rows).reshape(self.width, at.rows)
-        live = self._memory.words(at.live, (at.rows + 63) >> 6)
+        columns = self._memory.words(location.columns, self.width * location.rows).reshape(
+            self.width, location.rows
+        )
+        live = self._memory.words(location.live, (location.rows + 63) >> 6)
         group = self._groups[number] = Group(columns, live, chart)
         self._describe(number, group)
 
 
-class SeenTable(Table):
-    """A table at a member: what it has is told, and what is in it is read."""
+class MappedTable(Table):
+    """A table at a member whose rows are in shared memory; the coordinator sends its counts."""
 
-    def __init__(self, name: str, schema: Schema, dictionary: Dictionary, memory: Memory) -> None:
-        self.seen = SeenGroups(len(schema.columns), memory)
-        super().__init__(name, schema, dictionary, groups=self.seen)
+    def __init__(self, name: str, schema: Schema, dictionary: Dictionary, memory: SharedMemory) -> None:
+        self.mapped_groups = MappedGroups(len(schema.columns), memory)
+        super().__init__(name, schema, dictionary, groups=self.mapped_groups)
         self._rows = 0
         self._hidden: Words = np.empty(0, np.int64)
 
@@ -362,9 +370,9 @@ class SeenTable(Table):
     def rows(self) -> int:
         return self._rows
 
-    def stand(self, count: int, rows: int, hidden: Words) -> None:
-        """It has given out ``count`` rowids; ``hidden`` ones of its rows are marked dead, but are not yet."""
-        self.count, self._told, self._rows, self._hidden = count, count, rows, hidden
+    def set_contents(self, count: int, rows: int, hidden: Words) -> None:
+        """Set the number of rowids and rows; rowids in ``hidden`` are marked as deleted but still live here."""
+        self.count, self._drained_count, self._rows, self._hidden = count, count, rows, hidden
 
     def _live_below(self, count: int) -> Words:
         if self._rows == count and not self._hidden.shape[0]:
@@ -376,29 +384,29 @@ class SeenTable(Table):
         return Savepoint(self.count, self._rows, None, 0, 0, (self._hidden,))
 
     def rollback(self, savepoint: Savepoint) -> None:
-        self.stand(savepoint.count, savepoint.told, *savepoint.untold)
+        self.set_contents(savepoint.count, savepoint.drained_count, *savepoint.undrained_deletions)
 
     def commit(self) -> None:
-        """The coordinator does."""
+        """Do nothing: the coordinator commits the table."""
 
 
-def changes_of(gone: Words, came: Words) -> list[Change]:
-    """As a table would tell them."""
-    both: Sequence[tuple[Words, int]] = ((gone, -1), (came, 1))
+def make_changes(deleted: Words, inserted: Words) -> list[Change]:
+    """Return deletions and insertions as a table drains them."""
+    both: Sequence[tuple[Words, int]] = ((deleted, -1), (inserted, 1))
     return [Change(rowids, diff) for rowids, diff in both if rowids.shape[0]]
 
 
 FIRST_SLOTS: Final = 1 << 10
 COUNT, SIZE, BUSY = range(3)
-"""The words of the first page: strings, words of the hash table, whether somebody interns."""
+"""Words of the first page: number of strings, size of the hash table, whether a process interns."""
 
 
-class CommonDictionary(Dictionary):
-    """``Dictionary`` in a memory."""
+class SharedDictionary(Dictionary):
+    """A ``Dictionary`` in shared memory."""
 
-    lazy = False
+    restores_lazily = False
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: SharedMemory) -> None:
         self._memory = memory
         self._head = memory.words(0, 3)
         self._lock = Lock(memory, self._head[BUSY:])
@@ -410,7 +418,7 @@ class CommonDictionary(Dictionary):
             if not self._head[SIZE]:
                 self._new_slots(FIRST_SLOTS)
                 self._head[SIZE] = FIRST_SLOTS
-            self._look()
+            self._refresh_slots()
 
     @property
     def _count(self) -> int:
@@ -423,7 +431,7 @@ class CommonDictionary(Dictionary):
     def __len__(self) -> int:
         return int(self._head[COUNT])
 
-    def adopt(self, count: int, arena: Bytes, offsets: Words, slots: Words) -> None:
+    def adopt_arrays(self, count: int, arena: Bytes, offsets: Words, slots: Words) -> None:
         size = int(offsets[count])
         self.arena[:size] = arena[:size]
         self.offsets[: count + 1] = offsets[: count + 1]
@@ -434,33 +442,33 @@ class CommonDictionary(Dictionary):
             self._count = count
 
     def begin_reply(self) -> None:
-        """See Dictionary; here others may be given what is added, so all of it stays."""
+        """Do nothing: other processes may receive added strings, so all of them stay."""
 
     def lookup(self, string: str) -> int | None:
         with self._lock:
-            self._look()
+            self._refresh_slots()
             return super().lookup(string)
 
     def _intern(self, source: Bytes, bounds: Words, nulls: Bytes) -> Words:
         with self._lock:
-            self._look()
+            self._refresh_slots()
             return super()._intern(source, bounds, nulls)
 
-    def _look(self) -> None:
-        """Have the hash table be the one of all."""
+    def _refresh_slots(self) -> None:
+        """Use the current hash table."""
         size = int(self._head[SIZE])
         if size != self._slots.shape[0]:
             self._slots = self._memory.words(SLOTS + 8 * size, size)
-        if self._lock.broken:
-            self._mend()
+        if self._lock.was_interrupted:
+            self._remove_unfinished()
 
-    def _mend(self) -> None:
-        """Forget the strings that somebody was about to add who did not come to an end."""
+    def _remove_unfinished(self) -> None:
+        """Remove the strings that an interrupted process was about to add."""
         entries = np.array(self._slots).reshape(-1, 2)
-        known = np.ascontiguousarray(entries[entries[:, 0] < self._count]).reshape(-1)
+        complete = np.ascontiguousarray(entries[entries[:, 0] < self._count]).reshape(-1)
         self._slots[:] = -1
-        if known.shape[0]:
-            kernels_text.rehash(known, self._slots)
+        if complete.shape[0]:
+            kernels_text.rehash(complete, self._slots)
 
     def _new_slots(self, size: int) -> Words:
         slots = self._memory.words(SLOTS + 8 * size, size)

@@ -1,12 +1,14 @@
-"""Groups of members on network connections: processes of this machine, or members on other hosts.
+"""Groups of members on connections: processes of this machine, or members on other hosts.
 
-:class:`Lined` implements the message exchange of ``messages.Crew``; its subclasses start and end members.
-:class:`Processes` starts member processes here, which end when the coordinator ends. :class:`Network` waits
-for members that a :class:`Starter` starts anywhere; they share no memory.
+:class:`ConnectedMembers` implements the message exchange of ``messages.Crew``; its subclasses start and end
+members. :class:`ProcessMembers` starts member processes here, which end when the coordinator ends.
+:class:`NetworkMembers` waits for members that a :class:`MemberStarter` starts anywhere; they share no memory.
 
-With :class:`Network`, the coordinator listens only while members connect. Each brings two connections: one
+With :class:`NetworkMembers`, the coordinator listens only while members connect. Each opens two connections:
+one
 for commands and one for abort requests during a step. Each then listens for connections of the members after
-it. A broken connection ends all members; the next request starts them again.
+it.
+A broken connection ends all members; the next request starts them again.
 """
 
 import contextlib
@@ -26,145 +28,154 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from kpg.runtime.cluster.messages import (
-    STEPS,
+    STEP_METHODS,
     Command,
-    GoneError,
-    Line,
-    MemberGoneError,
+    Connection,
+    ConnectionLostError,
+    MemberLostError,
     Reply,
-    commands,
+    commands_by_member,
+    connection_pair,
+    encode_command,
+    encode_message,
     exchange,
-    packed,
-    pair,
-    sent,
 )
-from kpg.runtime.cluster.shared_memory import Memory
-from kpg.runtime.cluster.transfer import Card, Door
+from kpg.runtime.cluster.shared_memory import SharedMemory
+from kpg.runtime.cluster.transfer import Hello, Listener
 from kpg.runtime.errors import InterfaceError, OperationalError
 
 POLL: Final = 0.02
-"""Seconds after which the coordinator looks whether to go on."""
-MOST: Final = 256
+"""Seconds between checks for Ctrl-C, and for members that have ended, by the coordinator."""
+MAX_WORKERS: Final = 256
 
 
-class Lined:
-    """The part of a ``messages.Crew`` that speaks with its members; how they start and end is of its kind."""
+class ConnectedMembers:
+    """Message exchange of a ``messages.Crew``; subclasses start and end the members."""
 
     def __init__(self, count: int) -> None:
-        """InterfaceError for a number of workers that nobody can have."""
-        if not 1 <= count <= MOST:
-            raise InterfaceError(f"there cannot be {count} workers", hint=f"1 to {MOST}, as many as cores")
+        """Set the number of members.
+
+        Raises:
+            InterfaceError: If the number is out of range.
+        """
+        if not 1 <= count <= MAX_WORKERS:
+            raise InterfaceError(
+                f"there cannot be {count} workers", hint=f"1 to {MAX_WORKERS}, as many as cores"
+            )
         self.count = count
         self.hosts: list[str] = []
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
-        """Members are about to be there."""
-        self._dead: str | None = None
-        self._ends: list[Line] = []
-        self._said = 0
-        """The commands that they have been sent."""
+    def _reset(self) -> None:
+        """Reset the state before members are started."""
+        self._failure: str | None = None
+        self._connections: list[Connection] = []
+        self._command_number = 0
+        """Number of commands sent."""
 
     def call(self, command: Command, poll: Callable[[], None]) -> tuple[list[Reply], BaseException | None]:
-        """See ``messages.Crew``."""
-        if self._dead is not None:
-            raise MemberGoneError(self._dead)
+        """Run a command at all members and return their replies, and the error of ``poll`` if it raised one."""
+        if self._failure is not None:
+            raise MemberLostError(self._failure)
         stopped: BaseException | None = None
 
-        def look() -> None:
+        def check() -> None:
             nonlocal stopped
-            self._check()
-            if command.method in STEPS and stopped is None:
+            self._check_members()
+            if command.method in STEP_METHODS and stopped is None:
                 try:
                     poll()
                 except BaseException as error:
                     stopped = error
-                    self._interrupt()
+                    self._abort_step()
 
-        told = commands(command, self.count)
-        pieces = sent(told[0])
-        every = [pieces if one is told[0] else sent(one) for one in told]
-        self._said += 1
+        by_member = commands_by_member(command, self.count)
+        pieces = encode_command(by_member[0])
+        pieces_by_member = [pieces if one is by_member[0] else encode_command(one) for one in by_member]
+        self._command_number += 1
         try:
-            out = [(end, list(each)) for end, each in zip(self._ends, every, strict=True)]
-            replies = exchange(out, self._ends, look, POLL)
-        except GoneError:
-            raise self._gone() from None
-        return [_reply(found) for found in replies], stopped
+            out = [(end, list(each)) for end, each in zip(self._connections, pieces_by_member, strict=True)]
+            replies = exchange(out, self._connections, check, POLL)
+        except ConnectionLostError:
+            raise self._fail() from None
+        return [_make_reply(found) for found in replies], stopped
 
-    def tell(self, command: Command) -> None:
-        """See ``messages.Crew``."""
-        if self._dead is not None:
-            raise MemberGoneError(self._dead)
-        pieces = sent(command)
-        self._said += 1
+    def send(self, command: Command) -> None:
+        """Run a one-way command at all members."""
+        if self._failure is not None:
+            raise MemberLostError(self._failure)
+        pieces = encode_command(command)
+        self._command_number += 1
         try:
-            exchange([(end, list(pieces)) for end in self._ends], [])
-        except GoneError:
-            raise self._gone() from None
+            exchange([(end, list(pieces)) for end in self._connections], [])
+        except ConnectionLostError:
+            raise self._fail() from None
 
-    def _gone(self) -> MemberGoneError:
-        self._dead = self._obituary()
-        self._end()
-        hint = "what was committed is there: workers are started again by what comes next"
-        return MemberGoneError(self._dead, hint=hint)
+    def _fail(self) -> MemberLostError:
+        self._failure = self._describe_failure()
+        self._end_members()
+        hint = "commits are not lost: the next statement starts the workers again"
+        return MemberLostError(self._failure, hint=hint)
 
-    def again(self) -> None:
-        """See ``messages.Crew``."""
-        self._end()
-        self._start_all()
+    def restart(self) -> None:
+        """Start new members in place of the lost ones."""
+        self._end_members()
+        self._start_members()
 
-    def _start_all(self) -> None:
-        """Have members be there."""
+    def _start_members(self) -> None:
+        """Start all members."""
         raise NotImplementedError
 
-    def _check(self) -> None:
-        """GoneError if one of them is known to have ended."""
+    def _check_members(self) -> None:
+        """Raise ConnectionLostError if a member is known to have ended."""
         raise NotImplementedError
 
-    def _interrupt(self) -> None:
-        """Have them end the step that they are at."""
+    def _abort_step(self) -> None:
+        """Request that members abort the current step."""
         raise NotImplementedError
 
-    def _obituary(self) -> str:
-        """Which has ended, and how."""
+    def _describe_failure(self) -> str:
+        """Return which member has ended, and how."""
         raise NotImplementedError
 
-    def _end(self) -> None:
-        """Have none of them be there."""
+    def _end_members(self) -> None:
+        """End all members."""
         raise NotImplementedError
 
 
-def _reply(found: Any) -> Reply:
-    value, delta, error, aside, order = found
-    return Reply(value, delta, error, aside, order)
+def _make_reply(fields: Any) -> Reply:
+    value, delta, error, is_secondary, order = fields
+    return Reply(value, delta, error, is_secondary, order)
 
 
-COMMANDS: Final = b"c"
-BELL: Final = b"b"
-PEER: Final = b"p"
-"""The kinds of connections."""
-NUMBER: Final = struct.Struct("<Q")
-"""What is said on a bell: which command, by number, is to end."""
-SECONDS_TO_COME: Final = 180.0
-"""For members to come after they were started."""
-SECONDS_TO_TELL: Final = 5.0
-"""For who has started them to know why one has ended."""
+COMMAND_KIND: Final = b"c"
+ABORT_KIND: Final = b"b"
+PEER_KIND: Final = b"p"
+"""Kind of connections between members."""
+ABORT_REQUEST: Final = struct.Struct("<Q")
+"""Format of an abort request: the number of the command to abort."""
+SECONDS_TO_CONNECT: Final = 180.0
+"""Time limit for members to connect after their start."""
+SECONDS_TO_REPORT: Final = 5.0
+"""Time limit for the starter to report why a member has ended."""
 
 
 @cache
-def version_here() -> str:
-    """The version of this kpg, with a digest of its runtime: between releases the number stays what it is."""
+def runtime_version() -> str:
+    """Return the version of kpg with a digest of its runtime.
+
+    The digest distinguishes states of a development version.
+    """
     root = Path(__file__).parents[1]
     digest = sha256()
     for file in sorted(root.rglob("*.py")):
         digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
-    number = vars(sys.modules["kpg"])["__version__"]  # the runtime is below the package that has it
+    number = vars(sys.modules["kpg"])["__version__"]  # the runtime must not import the package kpg
     return f"{number} ({digest.hexdigest()[:12]})"
 
 
-class Calling(NamedTuple):
-    """What a member has to know in order to come."""
+class MemberConfig(NamedTuple):
+    """What a member needs to connect to its coordinator."""
 
     host: str
     port: int
@@ -173,171 +184,183 @@ class Calling(NamedTuple):
     merge_effort: int
 
 
-class Starter(Protocol):
-    """What starts members and ends them."""
+class MemberStarter(Protocol):
+    """Starts and ends members."""
 
     @property
-    def host(self) -> tuple[str, str]:
-        """The address to listen at, and the one by which members reach it."""
+    def addresses(self) -> tuple[str, str]:
+        """Address to listen at, and address at which members reach it."""
 
-    def start(self, calling: Calling) -> None:
-        """Have so many members come; ``guest.attend`` is what they run."""
+    def start(self, config: MemberConfig) -> None:
+        """Start ``config.workers`` members, which run ``member_process.run_member``."""
 
     def failure(self) -> str | None:
-        """Why a member has ended, if one is known to have."""
+        """Return why a member has ended; None if none is known to have ended."""
 
     def end(self) -> None:
-        """Have none of them be there."""
+        """End all members."""
 
 
-class Network(Lined):
-    """``messages.Crew``."""
+class NetworkMembers(ConnectedMembers):
+    """Members on any hosts; implements ``messages.Crew``."""
 
     memory = None
 
-    def __init__(self, count: int, merge_effort: int, starter: Starter) -> None:
-        """OperationalError if members do not come."""
+    def __init__(self, count: int, merge_effort: int, starter: MemberStarter) -> None:
+        """Start the members.
+
+        Raises:
+            OperationalError: If they do not connect.
+        """
         super().__init__(count)
         self._merge_effort = merge_effort
         self._starter = starter
         self.processes: list[int] = []
-        """The ids of their processes, each on its machine."""
-        self._start_all()
+        """Process ids of the members, each on its host."""
+        self._start_members()
 
-    def _start_all(self) -> None:
-        self._begin()
-        self._bells: list[socket.socket] = []
-        listen, reach = self._starter.host
+    def _start_members(self) -> None:
+        self._reset()
+        self._abort_sockets: list[socket.socket] = []
+        listen_address, reach_address = self._starter.addresses
         secret = secrets.token_bytes(32)
         try:
-            door = Door(listen, secret)
+            listener = Listener(listen_address, secret)
         except OSError as error:
             raise OperationalError(
-                f"workers cannot be listened for at {listen}: {error}",
-                hint="the driver listens where Spark's does: see spark.driver.host, spark.driver.bindAddress",
+                f"cannot listen for workers at {listen_address}: {error}",
+                hint="kpg listens where Spark's driver does: see spark.driver.host, spark.driver.bindAddress",
             ) from None
-        with door:
+        with listener:
             try:
-                self._starter.start(Calling(reach, door.port, secret, self.count, self._merge_effort))
-                self._gather(door)
+                self._starter.start(
+                    MemberConfig(reach_address, listener.port, secret, self.count, self._merge_effort)
+                )
+                self._accept_members(listener)
             except BaseException as error:
-                self._dead = str(error)
-                self._end()
+                self._failure = str(error)
+                self._end_members()
                 raise
 
-    def _gather(self, door: Door) -> None:
-        """Let all members in, and have them know each other."""
-        come: dict[tuple[bytes, int], tuple[Card, socket.socket]] = {}
+    def _accept_members(self, listener: Listener) -> None:
+        """Accept the connections of all members, and send them each other's addresses."""
+        connections: dict[tuple[bytes, int], tuple[Hello, socket.socket]] = {}
         try:
-            until = time.monotonic() + SECONDS_TO_COME
-            while len(come) < 2 * self.count:
-                self._refuse_late(until, len({index for _, index in come}))
-                found = door.wait(POLL)
-                if found is not None:
-                    card, connection = found
-                    before = come.pop((card.kind, card.worker), None)
-                    if before is not None:
-                        before[1].close()
-                    come[card.kind, card.worker] = card, connection
-            lines = [come[COMMANDS, index] for index in range(self.count)]
-            addresses = [(connection.getpeername()[0], card.port) for card, connection in lines]
-            self._bells = [come.pop((BELL, index))[1] for index in range(self.count)]
-            self._ends = [Line(come.pop((COMMANDS, i))[1].detach()) for i in range(self.count)]
+            deadline = time.monotonic() + SECONDS_TO_CONNECT
+            while len(connections) < 2 * self.count:
+                self._check_deadline(deadline, len({index for _, index in connections}))
+                accepted = listener.accept(POLL)
+                if accepted is not None:
+                    hello, connection = accepted
+                    previous = connections.pop((hello.kind, hello.worker), None)
+                    if previous is not None:
+                        previous[1].close()
+                    connections[hello.kind, hello.worker] = hello, connection
+            command_connections = [connections[COMMAND_KIND, index] for index in range(self.count)]
+            addresses = [(connection.getpeername()[0], card.port) for card, connection in command_connections]
+            self._abort_sockets = [connections.pop((ABORT_KIND, index))[1] for index in range(self.count)]
+            self._connections = [
+                Connection(connections.pop((COMMAND_KIND, i))[1].detach()) for i in range(self.count)
+            ]
             self.hosts = [host for host, _ in addresses]
-            self.processes = [card.process for card, _ in lines]
+            self.processes = [card.process for card, _ in command_connections]
             exchange(
-                [(end, packed(addresses)) for end in self._ends],
-                self._ends,
-                lambda: self._refuse_late(until, self.count),
+                [(end, encode_message(addresses)) for end in self._connections],
+                self._connections,
+                lambda: self._check_deadline(deadline, self.count),
                 POLL,
             )
-        except GoneError:
-            raise OperationalError(f"workers did not find each other: {self._obituary()}") from None
+        except ConnectionLostError:
+            raise OperationalError(f"workers did not find each other: {self._describe_failure()}") from None
         finally:
-            for _, connection in come.values():
+            for _, connection in connections.values():
                 connection.close()
 
-    def _refuse_late(self, until: float, come: int) -> None:
+    def _check_deadline(self, deadline: float, connected: int) -> None:
         failure = self._starter.failure()
         if failure is not None:
             raise OperationalError(f"workers did not start: {failure}")
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             raise OperationalError(
-                f"{come} of {self.count} workers have come within {SECONDS_TO_COME:.0f} seconds",
+                f"{connected} of {self.count} workers have come within {SECONDS_TO_CONNECT:.0f} seconds",
                 hint="can their machines reach the driver, and each other, by any port?",
             )
 
     def call(self, command: Command, poll: Callable[[], None]) -> tuple[list[Reply], BaseException | None]:
-        """See ``messages.Crew``. Members may be there still whose executor has gone: they are to end."""
-        if self._dead is None and self._starter.failure() is not None:
-            raise self._gone()
+        """Run a command at all members, unless one of their executors is lost: then end the others."""
+        if self._failure is None and self._starter.failure() is not None:
+            raise self._fail()
         return super().call(command, poll)
 
-    def _check(self) -> None:
+    def _check_members(self) -> None:
         if self._starter.failure() is not None:
-            raise GoneError
+            raise ConnectionLostError
 
-    def _interrupt(self) -> None:
-        for bell in self._bells:
+    def _abort_step(self) -> None:
+        for connection in self._abort_sockets:
             with suppress(OSError):
-                bell.send(NUMBER.pack(self._said))
+                connection.send(ABORT_REQUEST.pack(self._command_number))
 
-    def _obituary(self) -> str:
-        until = time.monotonic() + SECONDS_TO_TELL
+    def _describe_failure(self) -> str:
+        until = time.monotonic() + SECONDS_TO_REPORT
         while (failure := self._starter.failure()) is None and time.monotonic() < until:
             time.sleep(POLL)
         return failure or "the connection to a worker, or between two, has broken"
 
-    def _end(self) -> None:
-        for connection in (*self._ends, *self._bells):
+    def _end_members(self) -> None:
+        for connection in (*self._connections, *self._abort_sockets):
             connection.close()
         self._starter.end()
 
     def close(self) -> None:
         """End all members."""
-        if self._dead is None:
-            self._dead = "the database is closed"
-            self._end()
+        if self._failure is None:
+            self._failure = "the database is closed"
+            self._end_members()
 
 
-THREADS: Final = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
-"""How many threads libraries start in a worker, which is one of as many as there are cores; users may say."""
+THREAD_VARIABLES: Final = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
+"""Variables that limit threads of libraries in a worker; those that the user has set stay."""
 
 
-class Processes(Lined):
-    """``messages.Crew``."""
+class ProcessMembers(ConnectedMembers):
+    """Members in processes of this machine; implements ``messages.Crew``."""
 
     def __init__(self, count: int, merge_effort: int) -> None:
-        """InterfaceError for a number of workers that nobody can have."""
+        """Start the processes.
+
+        Raises:
+            InterfaceError: If the number is out of range.
+        """
         super().__init__(count)
         self._merge_effort = merge_effort
-        self._memory = Memory()
-        self._start_all()
+        self._memory = SharedMemory()
+        self._start_members()
 
-    def _start_all(self) -> None:
-        self._begin()
-        self._running: list[subprocess.Popen[bytes]] = []
+    def _start_members(self) -> None:
+        self._reset()
+        self._processes: list[subprocess.Popen[bytes]] = []
         count = self.count
-        own = [pair() for _ in range(count)]
-        peers = {(i, j): pair() for i in range(count) for j in range(i + 1, count)}
+        command_pairs = [connection_pair() for _ in range(count)]
+        peers = {(i, j): connection_pair() for i in range(count) for j in range(i + 1, count)}
         try:
             for index in range(count):
-                ends = [own[index][1]]
+                ends = [command_pairs[index][1]]
                 for other in range(count):
                     if other != index:
                         first, second = peers[min(index, other), max(index, other)]
                         ends.append(first if index < other else second)
-                self._start(index, ends)
-                self._ends.append(own[index][0])
+                self._start_process(index, ends)
+                self._connections.append(command_pairs[index][0])
         finally:
-            for _, theirs in own:
+            for _, theirs in command_pairs:
                 theirs.close()
             for both in peers.values():
                 for end in both:
                     end.close()
 
-    def _start(self, index: int, ends: list[Line]) -> None:
-        numbers = [end.fileno() for end in ends]
+    def _start_process(self, index: int, connections: list[Connection]) -> None:
+        numbers = [end.fileno() for end in connections]
         code = "from kpg.runtime.cluster.member_process import main; main()"
         arguments = [
             str(index),
@@ -347,61 +370,61 @@ class Processes(Lined):
             *map(str, (*self._memory.files, *numbers)),
         ]
         path = os.pathsep.join(filter(None, sys.path))
-        environment = {**dict.fromkeys(THREADS, "1"), **os.environ, "PYTHONPATH": path}
+        environment = {**dict.fromkeys(THREAD_VARIABLES, "1"), **os.environ, "PYTHONPATH": path}
         process = subprocess.Popen(
             [sys.executable, "-c", code, *arguments],
             pass_fds=(*self._memory.files, *numbers),
             stdin=subprocess.DEVNULL,
             env=environment,
-            start_new_session=True,  # Ctrl-C is for the coordinator
+            start_new_session=True,  # only the coordinator handles Ctrl-C
         )
-        self._running.append(process)
+        self._processes.append(process)
 
     @property
-    def memory(self) -> Memory:
-        """What they have in common."""
+    def memory(self) -> SharedMemory:
+        """Memory shared with this process."""
         return self._memory
 
     @property
     def processes(self) -> list[int]:
-        """Their ids."""
-        return [one.pid for one in self._running]
+        """Process ids of the members."""
+        return [one.pid for one in self._processes]
 
-    def _check(self) -> None:
-        for index, process in enumerate(self._running):
+    def _check_members(self) -> None:
+        for index, process in enumerate(self._processes):
             if process.poll() is not None:
-                raise GoneError(index)
+                raise ConnectionLostError(index)
 
-    def _interrupt(self) -> None:
-        for one in self._running:
+    def _abort_step(self) -> None:
+        for one in self._processes:
             one.send_signal(signal.SIGUSR1)
 
-    def _obituary(self) -> str:
+    def _describe_failure(self) -> str:
         ended: list[tuple[int, int]] = []
-        for index, process in enumerate(self._running):
+        for index, process in enumerate(self._processes):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 ended.append((index, process.wait(0.2)))
-        # Those whose neighbour has gone end by themselves.
+        # Members that have lost a neighbour end with status 0.
         for index, code in sorted(ended, key=lambda one: one[1] == 0)[:1]:
-            how = f"was ended by signal {-code}" if code < 0 else f"ended with status {code}"
-            return f"worker {index} (process {self._running[index].pid}) {how}"
+            description = f"was ended by signal {-code}" if code < 0 else f"ended with status {code}"
+            return f"worker {index} (process {self._processes[index].pid}) {description}"
         return "a worker does not answer"
 
-    def _end(self) -> None:
-        for end in self._ends:
+    def _end_members(self) -> None:
+        for end in self._connections:
             end.close()
-        for process in self._running:
+        for process in self._processes:
             process.kill()
-        for process in self._running:
+        for process in self._processes:
             process.wait()
 
     def close(self) -> None:
         """End all processes."""
-        if self._dead is None:
-            self._dead = "the database is closed"
-            for end in self._ends:
+        if self._failure is None:
+            self._failure = "the database is closed"
+            for end in self._connections:
                 end.close()
-            for process in self._running:
+            for process in self._processes:
                 try:
                     process.wait(2)
                 except subprocess.TimeoutExpired:

@@ -1,7 +1,8 @@
 """Parquet and CSV files in and out, through pyarrow, in chunks; schemas of files without a declaration.
 
-The schemas of all files are checked before the first chunk is returned. A value that does not fit is reported
-with its file, row (from 1) and column. The caller rolls back the chunks it received before.
+The schemas of all files are checked before the first chunk is returned. A value that does not fit is
+reported with its file, row (from 1) and column. The caller rolls back the chunks that it received
+earlier.
 """
 
 import csv
@@ -21,8 +22,16 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from kpg.runtime.convert.arrow import Origin, UnfitAt, arrow_type, encode, frame_table, is_text, resolve
-from kpg.runtime.convert.python_values import Omitted
+from kpg.runtime.convert.arrow import (
+    Origin,
+    UnrepresentableAt,
+    arrow_type,
+    encode_table,
+    frame_table,
+    is_text,
+    match_columns,
+)
+from kpg.runtime.convert.python_values import OmittedColumns
 from kpg.runtime.dictionary import Dictionary, utf8
 from kpg.runtime.errors import (
     DataError,
@@ -58,32 +67,32 @@ from kpg.runtime.types import (
     record,
 )
 from kpg.runtime.values import codec_of, input_errors
-from kpg.runtime.values.words import BLANKS, FALSE_WORDS, SMALLEST_REAL, TRUE_WORDS
+from kpg.runtime.values.words import BLANKS, FALSE_WORDS, REAL_UNDERFLOW, TRUE_WORDS
 
 Words = NDArray[np.int64]
 
 CHUNK_ROWS: Final = 1 << 18
-"""Rows read and encoded at a time: 42 MB of words for a table of twenty columns, whatever its size."""
+"""Rows read and encoded at a time: 42 MB of words for a table of twenty columns."""
 CSV_BLOCK_BYTES: Final = 1 << 24
-"""Bytes of text that are parsed at a time, of about as many rows."""
+"""Bytes of text parsed at a time, about as many rows as a chunk."""
 REPETITIVE_BYTES: Final = 4
-"""A text of fewer bytes a value can only be stored as codes; four are the length of a plain value alone."""
+"""Bytes per value below which text must be dictionary encoded. A plain value's length alone has four."""
 INT96_UNIT: Final = "us"
-"""What the timestamps of old writers are read in, Spark's among them; nanoseconds would wrap from 2262 on."""
-SHOWN: Final = VALUE_KINDS | {Kind.TIMESTAMPTZ, Kind.INTERVAL_DAY}
-"""Kinds of types that CSV has as Postgres' texts."""
-BOOLEANS: Final = {"true": sorted(TRUE_WORDS), "false": sorted(FALSE_WORDS)}
-"""What Postgres takes for truth values besides what Arrow does."""
+"""Unit of INT96 timestamps of old writers such as Spark. Nanoseconds would wrap from 2262 on."""
+TEXT_OUTPUT_KINDS: Final = VALUE_KINDS | {Kind.TIMESTAMPTZ, Kind.INTERVAL_DAY}
+"""Kinds that CSV has in Postgres' text form."""
+BOOLEAN_WORDS: Final = {"true": sorted(TRUE_WORDS), "false": sorted(FALSE_WORDS)}
+"""Texts that Postgres accepts for each boolean."""
 INTERVALS: Final = (Kind.INTERVAL_MONTH, Kind.INTERVAL_DAY)
-ROW_SHOWN: Final = 60
-"""Letters of a row that is shown in a message."""
+MAX_ROW_TEXT: Final = 60
+"""Characters of a row in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class CsvOptions:
-    """How a CSV file is written: without a header its columns are those of the table, in order.
+    """Options of a CSV file. Without a header its columns are those of the table, in order.
 
-    A field that equals ``null`` and is not quoted is NULL. ``skip`` lines come before everything else.
+    An unquoted field that equals ``null`` is NULL. The first ``skip`` lines are ignored.
     """
 
     header: bool = True
@@ -96,36 +105,39 @@ class CsvOptions:
 DEFAULT_CSV: Final = CsvOptions()
 
 
-def expand(source: str | Path, suffix: str) -> list[Path]:
-    """The files that a path means: itself, a folder's with the suffix, or those that match a glob; sorted.
+def expand_path(source: str | Path, suffix: str) -> list[Path]:
+    """Return the sorted files of a path: a file, the files of a folder with the suffix, or those of a glob.
 
-    Raises OperationalError if there are none.
+    Raises:
+        OperationalError: There are none.
     """
     check_path(source)
     path = Path(source)
     if path.is_dir():
-        found = sorted(file for file in path.rglob(f"*{suffix}") if not file.name.startswith((".", "_")))
+        files = sorted(file for file in path.rglob(f"*{suffix}") if not file.name.startswith((".", "_")))
     elif path.exists():
-        found = [path]
+        files = [path]
     else:
-        found = sorted(Path(name) for name in glob.glob(str(source), recursive=True) if Path(name).is_file())
-    if not found:
-        raise missing(f"no file {source}" if not path.is_dir() else f"no *{suffix} file in folder {source}")
-    return found
+        files = sorted(Path(name) for name in glob.glob(str(source), recursive=True) if Path(name).is_file())
+    if not files:
+        raise missing_file_error(
+            f"no file {source}" if not path.is_dir() else f"no *{suffix} file in folder {source}"
+        )
+    return files
 
 
 def check_path(source: str | Path) -> None:
-    """OperationalError for a path that none can be, such as one that is too long."""
+    """Raise OperationalError for an impossible path, such as one that is too long."""
     try:
         Path(source).exists()
     except OSError as error:
-        raise missing(f"no file {str(source)[:100]}: {error.strerror}") from None
+        raise missing_file_error(f"no file {str(source)[:100]}: {error.strerror}") from None
 
 
-def missing(what: str) -> OperationalError:
-    """That there is no such file."""
+def missing_file_error(message: str) -> OperationalError:
+    """Return the error of a missing file."""
     return OperationalError(
-        what, hint="give an existing file, a folder, or a pattern such as 'data/*.parquet'"
+        message, hint="give an existing file, a folder, or a pattern such as 'data/*.parquet'"
     )
 
 
@@ -134,25 +146,25 @@ def read_parquet(
     schema: Schema,
     dictionary: Dictionary,
     chunk_rows: int = CHUNK_ROWS,
-    omitted: Omitted | None = None,
+    omitted: OmittedColumns | None = None,
 ) -> Iterator[Words]:
-    """The rows of a parquet file, folder or glob as chunks of words ``int64[ncols, n]``, in file order."""
-    files = expand(source, ".parquet")
+    """Yield the rows of a parquet file, folder or glob as words ``int64[ncols, n]``, in file order."""
+    files = expand_path(source, ".parquet")
     for path in files:
-        with _opened(path) as file:
-            resolve(file.schema_arrow, schema, Origin(str(path)), omitted)
+        with _open_parquet(path) as file:
+            match_columns(file.schema_arrow, schema, Origin(str(path)), omitted)
     for path in files:
         row = 0
         for table in parquet_chunks(path, chunk_rows):
-            yield encode(table, schema, dictionary, Origin(str(path), row), omitted)
+            yield encode_table(table, schema, dictionary, Origin(str(path), row), omitted)
             row += table.num_rows
 
 
 def parquet_chunks(path: Path, chunk_rows: int = CHUNK_ROWS) -> Iterator[pa.Table]:
-    """The rows of one memory-mapped parquet file; text of few distinct values stays dictionary encoded."""
-    with _opened(path) as probe:
+    """Yield the rows of a memory-mapped parquet file. Text of few distinct values stays dictionary encoded."""
+    with _open_parquet(path) as probe:
         repetitive = repetitive_columns(probe)
-    with _opened(path, repetitive) as file:
+    with _open_parquet(path, repetitive) as file:
         try:
             for batch in file.iter_batches(chunk_rows, use_threads=True):
                 yield pa.Table.from_batches([batch])
@@ -161,12 +173,12 @@ def parquet_chunks(path: Path, chunk_rows: int = CHUNK_ROWS) -> Iterator[pa.Tabl
 
 
 def parquet_schema(path: Path) -> pa.Schema:
-    """The Arrow schema of a parquet file."""
-    with _opened(path) as file:
+    """Return the Arrow schema of a parquet file."""
+    with _open_parquet(path) as file:
         return file.schema_arrow
 
 
-def _opened(path: Path, repetitive: Sequence[str] = ()) -> pq.ParquetFile:
+def _open_parquet(path: Path, repetitive: Sequence[str] = ()) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(
             path, memory_map=True, read_dictionary=list(repetitive), coerce_int96_timestamp_unit=INT96_UNIT
@@ -178,7 +190,7 @@ def _opened(path: Path, repetitive: Sequence[str] = ()) -> pq.ParquetFile:
 
 
 def repetitive_columns(file: pq.ParquetFile) -> list[str]:
-    """Text columns that take so few bytes a value that they must be dictionary encoded on disk."""
+    """Return the text columns with so few bytes per value that they must be dictionary encoded on disk."""
     if not file.metadata.num_row_groups:
         return []
     group = file.metadata.row_group(0)
@@ -196,39 +208,40 @@ def read_csv(
     schema: Schema,
     dictionary: Dictionary,
     options: CsvOptions = DEFAULT_CSV,
-    omitted: Omitted | None = None,
+    omitted: OmittedColumns | None = None,
 ) -> Iterator[Words]:
-    """The rows of a CSV file, folder or glob as chunks of words ``int64[ncols, n]``, in file order."""
+    """Yield the rows of a CSV file, folder or glob as words ``int64[ncols, n]``, in file order."""
     for column in schema.columns:
         if column.type.kind in INTERVALS:
             raise NotSupportedError(
                 f"column {column.name}: {column.type} cannot be read from CSV", hint="load it from parquet"
             )
-    files = expand(source, ".csv")
+    files = expand_path(source, ".csv")
     targets = _csv_types(files, schema, options, omitted)
     for path in files:
         row = 0
         for batch in _csv_batches(path, schema, options):
-            table = typed(batch, targets, Origin(str(path), row))
-            yield encode(table, schema, dictionary, Origin(str(path), row), omitted)
+            table = cast_columns(batch, targets, Origin(str(path), row))
+            yield encode_table(table, schema, dictionary, Origin(str(path), row), omitted)
             row += batch.num_rows
 
 
 def _csv_types(
-    files: Sequence[Path], schema: Schema, options: CsvOptions, omitted: Omitted | None
+    files: Sequence[Path], schema: Schema, options: CsvOptions, omitted: OmittedColumns | None
 ) -> dict[str, Type]:
-    """The type of each column by its lower-case name; raises if some file's columns are not the schema's."""
+    """Check the columns of all files, and return each column's type by lower-case name."""
     for path in files:
         names = csv_names(path, schema, options)
-        found = pa.schema([(name, pa.null()) for name in names])
-        resolve(found, schema, Origin(str(path)), omitted)
+        source = pa.schema([(name, pa.null()) for name in names])
+        match_columns(source, schema, Origin(str(path)), omitted)
     return {column.name.lower(): column.type for column in schema.columns}
 
 
 def csv_names(path: Path, schema: Schema, options: CsvOptions) -> list[str]:
-    """The names in a file's header, or, if the options say that it has none, the schema's.
+    """Return the names in a file's header, or the schema's names for a file without one.
 
-    Raises OperationalError for a file that cannot be read as CSV.
+    Raises:
+        OperationalError: The file cannot be read as CSV.
     """
     if not options.header:
         return list(schema.names)
@@ -243,7 +256,7 @@ def csv_names(path: Path, schema: Schema, options: CsvOptions) -> list[str]:
 
 
 def _csv_batches(path: Path, schema: Schema, options: CsvOptions) -> Iterator[pa.RecordBatch]:
-    """The fields of a CSV file as strings."""
+    """Yield the fields of a CSV file as strings."""
     names = csv_names(path, schema, options)
     read = pyarrow.csv.ReadOptions(
         column_names=names,
@@ -269,40 +282,44 @@ def _csv_batches(path: Path, schema: Schema, options: CsvOptions) -> Iterator[pa
     except pa.ArrowInvalid as error:
         if "Empty CSV" not in str(error):
             hint = f"expected {len(names)} columns: {', '.join(names)}"
-            uneven = _first_uneven(path, options, len(names))
+            uneven = _first_uneven_row(path, options, len(names))
             raise DataError(uneven or f"{path}: {error}", hint=hint) from error
     except OSError as error:
         raise OperationalError(f"cannot read {path}: {error}") from error
 
 
 @contextmanager
-def lines_of(path: Path, skip: int) -> Iterator[Iterator[str]]:
-    """The lines of a text file, gzipped or not, after the first ``skip``."""
+def open_lines(path: Path, skip: int) -> Iterator[Iterator[str]]:
+    """Open a text file, gzipped or not, and iterate over its lines after the first ``skip``."""
     opened = gzip.open if path.suffix.lower() == ".gz" else open
     with opened(path, "rt", newline="", encoding="utf-8-sig") as file:
         yield islice(iter(file), skip, None)
 
 
-def _first_uneven(path: Path, options: CsvOptions, width: int) -> str | None:
-    """What is told of the first row with more or fewer fields, with its line, which pyarrow does not know."""
-    with suppress(OSError, UnicodeDecodeError, csv.Error), lines_of(path, options.skip) as lines:
+def _first_uneven_row(path: Path, options: CsvOptions, width: int) -> str | None:
+    """Return the message about the first row with a wrong number of fields. pyarrow does not know its line."""
+    with suppress(OSError, UnicodeDecodeError, csv.Error), open_lines(path, options.skip) as lines:
         reader = csv.reader(lines, delimiter=options.delimiter, quotechar=options.quote)
         for row in reader:
             if row and len(row) != width:
-                return uneven(path, options.skip + reader.line_num, row, width, options.delimiter)
+                return uneven_row_message(path, options.skip + reader.line_num, row, width, options.delimiter)
     return None
 
 
-def uneven(path: Path, line: int, row: Sequence[str], width: int, delimiter: str) -> str:
-    """That a row has not as many fields as it should have."""
+def uneven_row_message(path: Path, line: int, row: Sequence[str], width: int, delimiter: str) -> str:
+    """Return the message about a row with a wrong number of fields."""
     text = delimiter.join(row).replace("\n", " ")
-    shown = text if len(text) <= ROW_SHOWN else f"{text[:ROW_SHOWN]}..."
+    excerpt = text if len(text) <= MAX_ROW_TEXT else f"{text[:MAX_ROW_TEXT]}..."
     columns = "1 column" if len(row) == 1 else f"{len(row)} columns"
-    return f"{path}, line {line}: {columns} instead of {width}: {shown}"
+    return f"{path}, line {line}: {columns} instead of {width}: {excerpt}"
 
 
-def typed(batch: pa.RecordBatch, targets: dict[str, Type], origin: Origin) -> pa.Table:
-    """The columns of strings cast to the Arrow types of the schema; raises DataError for the first misfit."""
+def cast_columns(batch: pa.RecordBatch, targets: dict[str, Type], origin: Origin) -> pa.Table:
+    """Cast columns of strings to the Arrow types of the schema.
+
+    Raises:
+        DataError: A string is not a value of its type. The message has the first one.
+    """
     columns = []
     for name, text in zip(batch.schema.names, batch.columns, strict=True):
         type_ = targets[name.lower()]
@@ -311,32 +328,32 @@ def typed(batch: pa.RecordBatch, targets: dict[str, Type], origin: Origin) -> pa
             continue
         stripped = pc.utf8_trim(text, BLANKS)
         try:
-            columns.append(_parsed(stripped, type_))
+            columns.append(_cast_strings(stripped, type_))
         except pa.ArrowInvalid:
-            position = _first_refused(stripped, type_)
-            refused = text[position].as_py()
-            if input_errors.means(refused, type_):  # pyarrow knows fewer forms, and does not round
+            position = _first_invalid(stripped, type_)
+            invalid = text[position].as_py()
+            if input_errors.is_valid_input(invalid, type_):  # pyarrow accepts fewer forms and does not round
                 try:
-                    columns.append(_one_by_one(text, type_))
+                    columns.append(_parse_one_by_one(text, type_))
                     continue
-                except UnfitAt as unfit:
+                except UnrepresentableAt as unfit:
                     position = unfit.position
-                    refused = text[position].as_py()
-            wrong = input_errors.complaint(refused, type_).sqlstate
-            error = DataError(f"{origin.place(position, name)}: value {refused!r} is not a {type_}")
-            error.sqlstate = wrong
+                    invalid = text[position].as_py()
+            sqlstate = input_errors.input_error(invalid, type_).sqlstate
+            error = DataError(f"{origin.describe(position, name)}: value {invalid!r} is not a {type_}")
+            error.sqlstate = sqlstate
             raise error from None
     return pa.Table.from_arrays(columns, names=batch.schema.names)
 
 
-def _parsed(text: pa.Array, type_: Type) -> pa.Array:
-    """The strings as numbers, dates and so on; raises ArrowInvalid if one is none, or overflows."""
+def _cast_strings(text: pa.Array, type_: Type) -> pa.Array:
+    """Cast strings to numbers, dates and other types. ArrowInvalid if one is invalid or out of range."""
     if type_.is_float:
         values = text.cast(pa.float64())
-        spelled = pc.match_substring(text, "inf", ignore_case=True)
-        if pc.any(pc.and_(pc.is_inf(values), pc.invert(spelled))).as_py():
+        has_infinity = pc.match_substring(text, "inf", ignore_case=True)
+        if pc.any(pc.and_(pc.is_inf(values), pc.invert(has_infinity))).as_py():
             raise pa.ArrowInvalid("overflow")
-        least = SMALLEST_REAL if type_.kind is Kind.REAL else 0.0
+        least = REAL_UNDERFLOW if type_.kind is Kind.REAL else 0.0
         small = pc.less_equal(pc.abs(values), least)
         if (
             pc.any(small).as_py()
@@ -346,13 +363,17 @@ def _parsed(text: pa.Array, type_: Type) -> pa.Array:
         return values
     if type_.kind is Kind.BOOLEAN:
         text = pc.utf8_lower(text)
-        for meant, words in BOOLEANS.items():
-            text = pc.if_else(pc.is_in(text, pa.array(words, text.type)), meant, text)
+        for canonical, words in BOOLEAN_WORDS.items():
+            text = pc.if_else(pc.is_in(text, pa.array(words, text.type)), canonical, text)
     return text.cast(pa.decimal128(38, type_.scale) if type_.kind is Kind.DECIMAL else arrow_type(type_))
 
 
-def _one_by_one(text: pa.Array, type_: Type) -> pa.Array:
-    """The strings as values; dates as they are, which are read later; UnfitAt if one is none."""
+def _parse_one_by_one(text: pa.Array, type_: Type) -> pa.Array:
+    """Parse the strings. Dates stay strings and are parsed later.
+
+    Raises:
+        UnrepresentableAt: A string is invalid.
+    """
     if type_.kind in (Kind.DATE, Kind.TIMESTAMP):
         return text
     codec, values = codec_of(type_), list[Any]()
@@ -360,17 +381,17 @@ def _one_by_one(text: pa.Array, type_: Type) -> pa.Array:
         try:
             values.append(None if one is None else codec.to_python(codec.parse(one)))
         except (ValueError, ArithmeticError):
-            raise UnfitAt(position) from None
+            raise UnrepresentableAt(position) from None
     return pa.array(values, arrow_type(type_))
 
 
-def _first_refused(text: pa.Array, type_: Type) -> int:
-    """Position of the first string that cannot be cast, by bisection."""
+def _first_invalid(text: pa.Array, type_: Type) -> int:
+    """Return the position of the first string that cannot be cast, by bisection."""
     low, high = 0, len(text)
     while high - low > 1:
         middle = (low + high) // 2
         try:
-            _parsed(text.slice(low, middle - low), type_)
+            _cast_strings(text.slice(low, middle - low), type_)
             low = middle
         except pa.ArrowInvalid:
             high = middle
@@ -378,7 +399,11 @@ def _first_refused(text: pa.Array, type_: Type) -> int:
 
 
 def write_parquet(table: pa.Table, path: str | Path) -> None:
-    """Write a query's result as one parquet file. Raises NotSupportedError for INTERVAL columns."""
+    """Write a query's result to a parquet file.
+
+    Raises:
+        NotSupportedError: A column is an INTERVAL.
+    """
     _require_storable(table, "parquet")
     try:
         pq.write_table(table, path)
@@ -387,8 +412,9 @@ def write_parquet(table: pa.Table, path: str | Path) -> None:
 
 
 def write_csv(table: pa.Table, path: str | Path, options: CsvOptions = DEFAULT_CSV) -> None:
-    """Write a result as CSV that :func:`read_csv` reads back: NULL as ``options.null``, text in quotes where
-    it would be read otherwise without.
+    """Write a result as CSV that :func:`read_csv` reads back.
+
+    NULL is ``options.null``. Text is quoted where it would be read differently otherwise.
     """
     _require_storable(table, "CSV")
     names = _csv_fields(pa.array(table.column_names, pa.string()), options).to_pylist()
@@ -404,24 +430,26 @@ def write_csv(table: pa.Table, path: str | Path, options: CsvOptions = DEFAULT_C
         raise OperationalError(f"cannot write {path}: {error}") from error
 
 
-def shown(column: pa.ChunkedArray, type_: Type) -> pa.Array:
-    """The values of a column as Postgres writes them."""
+def show_column(column: pa.ChunkedArray, type_: Type) -> pa.Array:
+    """Format the values of a column like Postgres."""
     codec = codec_of(type_)
     texts = [None if v is None else codec.show(codec.from_python(v)) for v in column.to_pylist()]
     return pa.array(texts, pa.large_string())
 
 
 def _csv_fields(column: pa.Array, options: CsvOptions) -> pa.Array:
-    """The column as it is written, in large strings."""
+    """Format a column as large strings."""
     fields = column.cast(pa.large_string())
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         special = "".join(re.escape(mark) for mark in (options.delimiter, options.quote))
-        needs = pc.match_substring_regex(fields, rf"[{special}\r\n]|^\\\.$|^{re.escape(options.null)}$")
-        if pc.any(needs).as_py():
+        needs_quotes = pc.match_substring_regex(
+            fields, rf"[{special}\r\n]|^\\\.$|^{re.escape(options.null)}$"
+        )
+        if pc.any(needs_quotes).as_py():
             doubled = pc.replace_substring(fields, options.quote, options.quote * 2)
             mark = pa.scalar(options.quote, pa.large_string())
             quoted = pc.binary_join_element_wise(mark, doubled, mark, pa.scalar("", pa.large_string()))
-            fields = pc.if_else(needs, quoted, fields)
+            fields = pc.if_else(needs_quotes, quoted, fields)
     return fields.fill_null(options.null)
 
 
@@ -436,63 +464,72 @@ def _require_storable(table: pa.Table, form: str) -> None:
             raise ProgrammingError(f"column {field.name} of type {field.type} cannot be written to {form}")
 
 
-INTEGERS = ((16, SMALLINT), (32, INTEGER), (64, BIGINT))
-"""Bits with a sign, and the narrowest type that has them."""
+INTEGER_TYPES = ((16, SMALLINT), (32, INTEGER), (64, BIGINT))
+"""Width in bits, including the sign, and the narrowest type of that width."""
 
 
-def type_of(given: pa.DataType) -> Type | None:
-    """The type whose values an Arrow array of the given type can hold; None if there is none.
+def type_of(source: pa.DataType) -> Type | None:
+    """Return the type that holds the values of an Arrow type, or None.
 
-    An unsigned type becomes the next wider one; of 64 bits BIGINT, in which the largest do not fit.
+    An unsigned type becomes the next wider one. 64 unsigned bits become BIGINT, which lacks the largest
+    values.
     """
-    if pa.types.is_dictionary(given):
-        return type_of(given.value_type)
-    if pa.types.is_integer(given):
-        bits = given.bit_width + int(pa.types.is_unsigned_integer(given))
-        return next((type_ for width, type_ in INTEGERS if bits <= width), BIGINT)
-    if pa.types.is_floating(given):
-        return DOUBLE if pa.types.is_float64(given) else REAL
-    if pa.types.is_decimal(given):
-        fits = given.precision <= MAX_DECIMAL_PRECISION and given.scale >= 0
-        return decimal(given.precision, given.scale) if fits else NUMERIC
-    if pa.types.is_boolean(given):
+    if pa.types.is_dictionary(source):
+        return type_of(source.value_type)
+    if pa.types.is_integer(source):
+        bits = source.bit_width + int(pa.types.is_unsigned_integer(source))
+        return next((type_ for width, type_ in INTEGER_TYPES if bits <= width), BIGINT)
+    if pa.types.is_floating(source):
+        return DOUBLE if pa.types.is_float64(source) else REAL
+    if pa.types.is_decimal(source):
+        fits = source.precision <= MAX_DECIMAL_PRECISION and source.scale >= 0
+        return decimal(source.precision, source.scale) if fits else NUMERIC
+    if pa.types.is_boolean(source):
         return BOOLEAN
-    if is_text(given) or pa.types.is_null(given):
+    if is_text(source) or pa.types.is_null(source):
         return TEXT
-    return _of_times(given) or _of_parts(given)
+    return _type_of_times(source) or _type_of_parts(source)
 
 
-def _of_times(given: pa.DataType) -> Type | None:
-    if pa.types.is_date(given):
+def _type_of_times(source: pa.DataType) -> Type | None:
+    if pa.types.is_date(source):
         return DATE
-    if pa.types.is_timestamp(given):
-        return TIMESTAMP if given.tz is None else TIMESTAMPTZ
-    if pa.types.is_time(given):
+    if pa.types.is_timestamp(source):
+        return TIMESTAMP if source.tz is None else TIMESTAMPTZ
+    if pa.types.is_time(source):
         return TIME
-    return INTERVAL if pa.types.is_duration(given) or pa.types.is_interval(given) else None
+    return INTERVAL if pa.types.is_duration(source) or pa.types.is_interval(source) else None
 
 
-def _of_parts(given: pa.DataType) -> Type | None:
-    if pa.types.is_binary(given) or pa.types.is_large_binary(given) or pa.types.is_fixed_size_binary(given):
+def _type_of_parts(source: pa.DataType) -> Type | None:
+    if (
+        pa.types.is_binary(source)
+        or pa.types.is_large_binary(source)
+        or pa.types.is_fixed_size_binary(source)
+    ):
         return BYTEA
-    if pa.types.is_list(given) or pa.types.is_large_list(given):
-        element = type_of(given.value_type)
+    if pa.types.is_list(source) or pa.types.is_large_list(source):
+        element = type_of(source.value_type)
         return None if element is None else array(element)
-    if pa.types.is_struct(given):
-        fields = [type_of(field.type) for field in given]
+    if pa.types.is_struct(source):
+        fields = [type_of(field.type) for field in source]
         known = [field for field in fields if field is not None]
-        return record(known, [field.name for field in given]) if len(known) == len(fields) else None
+        return record(known, [field.name for field in source]) if len(known) == len(fields) else None
     return None
 
 
-def schema_of(given: pa.Schema, where: str) -> Schema:
-    """The columns of an Arrow schema; NotSupportedError for a type that kpg has none for."""
+def schema_of(source: pa.Schema, origin: str) -> Schema:
+    """Return the columns of an Arrow schema.
+
+    Raises:
+        NotSupportedError: A type has no counterpart in kpg.
+    """
     columns = []
-    for field in given:
+    for field in source:
         type_ = type_of(field.type)
         if type_ is None:
             raise NotSupportedError(
-                f"{where}: column {field.name} has type {field.type}",
+                f"{origin}: column {field.name} has type {field.type}",
                 hint="convert it before, or leave it out",
             )
         columns.append(ColumnDef(field.name, type_))
@@ -500,15 +537,16 @@ def schema_of(given: pa.Schema, where: str) -> Schema:
 
 
 def parquet_columns(source: str | Path) -> Schema:
-    """The columns of a parquet file, or of the first of several."""
-    first = expand(source, ".parquet")[0]
+    """Return the columns of the first parquet file of a path."""
+    first = expand_path(source, ".parquet")[0]
     return schema_of(parquet_schema(first), str(first))
 
 
 def table_of(data: Any) -> pa.Table:
-    """Data in memory as an Arrow table: a frame, a dict of columns, or a list of dicts.
+    """Convert data in memory to an Arrow table: a frame, a dict of columns, or a list of dicts.
 
-    Raises InterfaceError for anything else, and for columns whose values are of different types.
+    Raises:
+        InterfaceError: The data has another form, or a column has values of different types.
     """
     try:
         table = frame_table(data)

@@ -31,9 +31,9 @@ from kpg.runtime.trace.updates import Updates
 class Step:
     """The step in progress: epochs ``lower <= t < upper`` become final, in one physical batch.
 
-    ``hydrating`` marks the step that fills newly installed operators with the history of the shared
-    ones they read, all of it at the last closed epoch. In a loop each round of a step is a Step of its
-    own, whose updates all bear ``rounds`` as their inner coordinates.
+    A ``hydrating`` step fills new operators with the accumulated history of the shared operators that
+    they read, all of it at the last closed epoch. In a loop each round is a Step of its own, whose
+    updates all have ``rounds`` as their inner coordinates.
     """
 
     lower: int
@@ -42,69 +42,72 @@ class Step:
     rounds: tuple[int, ...] = ()
     queue: "list[tuple[int, Operator]]" = field(default_factory=list, repr=False)
     visited: "list[Operator]" = field(default_factory=list, repr=False)
-    stamped: NDArray[np.int64] | None = None
-    """The ``stamp``, once there is one: updates whose time is this very array are known to bear it."""
+    cached_stamp: NDArray[np.int64] | None = None
+    """The array of ``stamp``, once computed.
+
+    Updates whose time is this very array need no comparison of times.
+    """
     _after: Antichain | None = None
     _beginning: Antichain | None = None
 
     @property
-    def single_time(self) -> bool:
-        """Whether every update of this step, in a loop of this round, bears the same time."""
+    def has_single_time(self) -> bool:
+        """Whether all updates of this step (in a loop, of this round) have the same time."""
         return self.hydrating or self.upper - self.lower == 1
 
     @property
     def time(self) -> int:
-        """The last epoch that the step closes."""
+        """Last epoch that the step closes."""
         return self.upper - 1
 
     @property
     def stamp(self) -> NDArray[np.int64]:
         """The time ``(self.time, *rounds)`` as ``int64[depth, 1]``."""
-        if self.stamped is None:
-            self.stamped = np.array((self.upper - 1, *self.rounds), np.int64).reshape(-1, 1)
-        return self.stamped
+        if self.cached_stamp is None:
+            self.cached_stamp = np.array((self.upper - 1, *self.rounds), np.int64).reshape(-1, 1)
+        return self.cached_stamp
 
     @property
     def inner(self) -> NDArray[np.int64]:
         """The ``rounds`` as ``int64[depth - 1]``."""
         return self.stamp.reshape(-1)[1:]
 
-    def stamp_on(self, updates: Updates) -> Updates:
-        """Updates of this round, which are known by its ``stamp`` then if all bear the one time."""
+    def share_stamp(self, updates: Updates) -> Updates:
+        """Return updates of this round, with the ``stamp`` array as their time if they have a single time."""
         if updates.time.shape[1] == 1 and self.upper - self.lower == 1:
             updates.time = self.stamp
         return updates
 
     @property
     def after(self) -> Antichain:
-        """The frontier behind all updates up to this step or, in a loop, this round of it."""
+        """Frontier after all updates up to this step or, in a loop, up to this round."""
         if self._after is None:
             rounds, depth = self.rounds, len(self.rounds)
             if not depth:
-                self._after = Antichain.known(((self.upper,),))
+                self._after = Antichain.of_minimal(((self.upper,),))
                 return self._after
             if depth == 1:
-                self._after = Antichain.known(((self.lower, rounds[0] + 1), (self.upper, 0)))
+                self._after = Antichain.of_minimal(((self.lower, rounds[0] + 1), (self.upper, 0)))
                 return self._after
             later = [(*rounds[:i], rounds[i] + 1, *(0,) * (depth - 1 - i)) for i in reversed(range(depth))]
             elements = (*((self.lower, *each) for each in later), (self.upper, *(0,) * depth))
-            self._after = Antichain.known(elements)
+            self._after = Antichain.of_minimal(elements)
         return self._after
 
     @property
     def beginning(self) -> Antichain:
-        """The frontier of the last epoch that the step closes, at round 0 of every loop."""
+        """Frontier of the last epoch that the step closes, at round 0 of every loop."""
         if self._beginning is None:
-            self._beginning = Antichain.known(((self.upper - 1, *(0,) * len(self.rounds)),))
+            self._beginning = Antichain.of_minimal(((self.upper - 1, *(0,) * len(self.rounds)),))
         return self._beginning
 
     @property
     def floor(self) -> int:
-        """The epoch that older ones count as: none of this step's but when hydrating (see ``lookup``)."""
+        """Epoch that earlier ones are raised to in lookups; below the step's own epochs unless it hydrates."""
         return self.lower if self.hydrating else self.lower - 1
 
     def next(self) -> "Operator | None":
-        """The next operator to flush; each once, inputs before readers."""
+        """Remove and return the next operator to flush: each once, inputs before readers; None at the end."""
         if not self.queue:
             return None
         _, operator = heapq.heappop(self.queue)
@@ -113,55 +116,59 @@ class Step:
 
 
 Rounds = tuple[int, ...]
+"""Loop coordinates of a time, outermost loop first."""
 
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """The outermost scope: one step at a time; ``depth`` is the number of coordinates of its times."""
+    """The outermost scope, which runs one step at a time.
+
+    ``depth`` is the number of coordinates of its times.
+    """
 
     step: Step
     interrupt: DeferredInterrupt
     depth: int = 1
 
-    def wake(self, operator: "Operator", rounds: Rounds) -> None:
-        """Have the operator flushed in the step."""
+    def schedule_at(self, operator: "Operator", rounds: Rounds) -> None:
+        """Schedule a flush of the operator at ``rounds``; the outermost scope has only the current step."""
         operator.schedule()
 
     def deliver(self, operator: "Operator", port: int, updates: Updates) -> None:
-        """Hand updates to an operator, now or at the rounds they bear."""
+        """Pass updates to an operator now or, in a loop, at their rounds."""
         operator.accept(port, updates)
         step = self.step
-        if operator.scheduled is not step:
-            operator.scheduled = step
+        if operator.scheduled_step is not step:
+            operator.scheduled_step = step
             heapq.heappush(step.queue, (operator.place.position, operator))
 
-    def pass_on(self, operator: "Operator", port: int, updates: Updates) -> None:
-        """Hand updates of any rounds to an operator that passes them on as soon as it runs."""
+    def forward(self, operator: "Operator", port: int, updates: Updates) -> None:
+        """Pass updates of any rounds to an operator that forwards them when it runs."""
         self.deliver(operator, port, updates)
 
-    def carry(self, operator: "Operator", updates: Updates) -> bool:
-        """Hand updates over in the next round: there are none here."""
+    def carry_to_next_round(self, operator: "Operator", updates: Updates) -> bool:
+        """Pass updates to an operator in the next round; return False if the scope cannot, as here."""
         return False
 
     def enqueue(self, operator: "Operator") -> None:
-        """Have the operator flushed in the step, or the round, in progress."""
+        """Schedule a flush of the operator in the current step, or round."""
         step = self.step
-        if operator.scheduled is not step:
-            operator.scheduled = step
+        if operator.scheduled_step is not step:
+            operator.scheduled_step = step
             heapq.heappush(step.queue, (operator.place.position, operator))
 
 
 @dataclass(slots=True, eq=False)
 class Agenda:
-    """What awaits one vector of rounds: deliveries, and operators that owe something then."""
+    """Work scheduled for one vector of rounds: deliveries, and operators to flush."""
 
     deliveries: "list[tuple[Operator, int, Updates]]" = field(default_factory=list)
-    woken: "list[Operator]" = field(default_factory=list)
+    operators: "list[Operator]" = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
 class LoopScope(Scope):
-    """The scope of a loop's body. ``loop`` is the operator that stands for it in ``parent``."""
+    """Scope of a loop's body; ``loop`` is the loop's operator in the scope ``parent``."""
 
     parent: Scope = field(kw_only=True)
     loop: "Operator" = field(init=False)
@@ -169,21 +176,21 @@ class LoopScope(Scope):
     agendas: dict[Rounds, Agenda] = field(default_factory=dict)
     order: list[Rounds] = field(default_factory=list)
 
-    def wake(self, operator: "Operator", rounds: Rounds) -> None:
-        """Have the operator flushed at the given rounds, not before the present ones."""
+    def schedule_at(self, operator: "Operator", rounds: Rounds) -> None:
+        """Schedule a flush of the operator at the given rounds, which are not before the current ones."""
         if self.active and rounds == self.step.rounds:
             operator.schedule()
         else:
-            self._agenda(rounds).woken.append(operator)
+            self._agenda_of(rounds).operators.append(operator)
 
     def enqueue(self, operator: "Operator") -> None:
-        """Have the operator flushed in the round in progress; between steps, in round 0 of the next."""
+        """Schedule a flush in the current round or, between steps, in round 0 of the next step."""
         if not self.active:
-            self._agenda((0,) * (self.depth - 1)).woken.append(operator)
+            self._agenda_of((0,) * (self.depth - 1)).operators.append(operator)
         else:
             Scope.enqueue(self, operator)
 
-    def pass_on(self, operator: "Operator", port: int, updates: Updates) -> None:
+    def forward(self, operator: "Operator", port: int, updates: Updates) -> None:
         if self.active:
             operator.accept(port, updates)
             self.enqueue(operator)
@@ -191,89 +198,92 @@ class LoopScope(Scope):
             self.deliver(operator, port, updates)
 
     def deliver(self, operator: "Operator", port: int, updates: Updates) -> None:
-        """Hand over the updates of the present rounds, hold back the others until theirs."""
+        """Pass on the updates of the current rounds and put the others on the agenda of theirs."""
         step = self.step
-        if updates.time is step.stamped and self.active:
+        if updates.time is step.cached_stamp and self.active:
             operator.accept(port, updates)
-            if operator.scheduled is not step:
-                operator.scheduled = step
+            if operator.scheduled_step is not step:
+                operator.scheduled_step = step
                 heapq.heappush(step.queue, (operator.place.position, operator))
             return
         if updates.time.shape[1] == 1:
             self._deliver(operator, port, updates, tuple(updates.time[1:, 0].tolist()))
         else:
-            for rounds, part in by_rounds(updates):
+            for rounds, part in split_updates_by_rounds(updates):
                 self._deliver(operator, port, part, rounds)
 
     def _deliver(self, operator: "Operator", port: int, updates: Updates, rounds: Rounds) -> None:
         if self.active and rounds == self.step.rounds:
             operator.accept(port, updates)
-            if operator.scheduled is not self.step:
+            if operator.scheduled_step is not self.step:
                 self.enqueue(operator)
         else:
-            self._agenda(rounds).deliveries.append((operator, port, updates))
+            self._agenda_of(rounds).deliveries.append((operator, port, updates))
 
-    def carry(self, operator: "Operator", updates: Updates) -> bool:
-        """Hand over updates of the present round in the next one, at its time; False if these are others.
+    def carry_to_next_round(self, operator: "Operator", updates: Updates) -> bool:
+        """Pass updates of the current round to the operator in the next.
 
-        Which time they bear then is put in when that round begins.
+        Return False for updates of other rounds. Their time is replaced when that round begins.
         """
         step = self.step
-        if updates.time is not step.stamped or not self.active or step.upper - step.lower != 1:
+        if updates.time is not step.cached_stamp or not self.active or step.upper - step.lower != 1:
             return False
         *outer, round = step.rounds
-        self._agenda((*outer, round + 1)).deliveries.append((operator, 0, updates))
+        self._agenda_of((*outer, round + 1)).deliveries.append((operator, 0, updates))
         return True
 
-    def _agenda(self, rounds: Rounds) -> Agenda:
+    def _agenda_of(self, rounds: Rounds) -> Agenda:
         agenda = self.agendas.get(rounds)
         if agenda is None:
             agenda = self.agendas[rounds] = Agenda()
             heapq.heappush(self.order, rounds)
             outer = rounds[:-1]
             if not self.active or outer != self.step.rounds[:-1]:
-                self.parent.wake(self.loop, outer)
+                self.parent.schedule_at(self.loop, outer)
         return agenda
 
-    def rounds_of(self, outer: Step) -> Iterator[Step]:
-        """The rounds of one step, or one round, of the parent that have work, in order.
+    def iterate_rounds(self, outer: Step) -> Iterator[Step]:
+        """Yield the rounds with work, in order, within one step or round of the parent.
 
-        The caller flushes each one's operators before it asks for the next.
+        The caller flushes the operators of each round before it continues the iteration.
         """
         self.active = True
         try:
             while self.order and self.order[0][:-1] == outer.rounds:
-                yield self.begin(outer, self.order[0])
+                yield self.begin_round(outer, self.order[0])
         finally:
             self.active = False
 
-    def begin(self, outer: Step, rounds: Rounds) -> Step:
-        """A round, with what awaits it, which is the first that something awaits, or nothing does."""
-        once = outer.upper - outer.lower == 1
+    def begin_round(self, outer: Step, rounds: Rounds) -> Step:
+        """Begin a round with the work on its agenda, and return it.
+
+        ``rounds`` is either the earliest on the agenda or not on it.
+        """
+        single_epoch = outer.upper - outer.lower == 1
         step = self.step = Step(outer.lower, outer.upper, outer.hydrating, rounds)
         agenda = self.agendas.pop(rounds, None)
         if agenda is None:
             return step
         heapq.heappop(self.order)
         for operator, port, updates in agenda.deliveries:
-            if once:
-                # By this array all that bears the round's time is known from here on.
+            if single_epoch:
+                # Scopes recognize updates of this round by the identity of this array.
                 updates = updates.with_time(step.stamp)
             operator.accept(port, updates)
             self.enqueue(operator)
-        for operator in agenda.woken:
+        for operator in agenda.operators:
             self.enqueue(operator)
         return step
 
     def clear(self) -> None:
-        """Forget all work that is left, as when a step is rolled back."""
+        """Discard all scheduled work, for the rollback of a step."""
         self.active = False
         self.agendas.clear()
         self.order.clear()
 
 
-def by_rounds(updates: Updates) -> Iterator[tuple[Rounds, Updates]]:
-    """The updates in parts that agree on all coordinates of their times but the first, in their order."""
+def split_updates_by_rounds(updates: Updates) -> Iterator[tuple[Rounds, Updates]]:
+    """Yield the updates in parts of equal rounds, in order of the rounds."""
     time = updates.time
     if kernels.same_rounds(time):
         yield tuple(time[1:, 0].tolist()), updates
@@ -281,18 +291,18 @@ def by_rounds(updates: Updates) -> Iterator[tuple[Rounds, Updates]]:
     n = time.shape[1]
     order, starts, single = np.empty(n, np.int64), np.empty(n + 1, np.int64), np.empty(n, np.bool_)
     count = kernels.split_by_rounds(time, order, starts, single)
-    ordered = updates.take(order)
-    rounds = ordered.time[1:, starts[:count]].T.tolist()
+    sorted_updates = updates.take(order)
+    rounds = sorted_updates.time[1:, starts[:count]].T.tolist()
     for i, (first, last) in enumerate(pairwise(starts[: count + 1].tolist())):
-        times = ordered.time[:, first : first + 1 if single[i] else last].copy()
-        diff = ordered.diff if ordered.constant_diff else ordered.diff[first:last]
-        part = Updates(ordered.data[:, first:last].copy(), times, diff, updates.ordered)
+        times = sorted_updates.time[:, first : first + 1 if single[i] else last].copy()
+        diff = sorted_updates.diff if sorted_updates.constant_diff else sorted_updates.diff[first:last]
+        part = Updates(sorted_updates.data[:, first:last].copy(), times, diff, updates.ordered)
         yield tuple(rounds[i]), part
 
 
 @dataclass(slots=True)
 class Counters:
-    """Work done by an operator, for tests that pin work and for profiles."""
+    """Work done by an operator, for profiles and for tests that check work."""
 
     updates_in: int = 0
     updates_out: int = 0
@@ -301,11 +311,11 @@ class Counters:
 
 
 Below = tuple["Operator", ...]
-"""What an operator reads."""
+"""The operators that an operator reads."""
 
 
 class Content(NamedTuple):
-    """Which collection an operator computes: ``mfp``, if any, over the ``width`` columns of ``base``."""
+    """Identity of an operator's collection: ``mfp``, if any, over the ``width`` columns of ``base``."""
 
     base: str
     width: int
@@ -313,7 +323,7 @@ class Content(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """The number of columns of its rows."""
+        """Number of columns of the collection."""
         return self.width if self.mfp is None else len(self.mfp.outputs)
 
 
@@ -321,8 +331,8 @@ class Content(NamedTuple):
 class Place:
     """An operator's place in the dataflow.
 
-    ``fingerprint`` tells what it computes, ``position`` orders it after its ``inputs``, and ``width`` is the
-    number of columns of its output stream.
+    ``fingerprint`` identifies the computation, ``position`` orders the operator after its ``inputs``,
+    and ``width`` is the number of columns of its output stream.
     """
 
     fingerprint: str
@@ -332,26 +342,28 @@ class Place:
     scope: Scope = field(repr=False)
     width: int
     content: Content | None = None
-    """None for what is only known by its fingerprint."""
+    """None for collections that only the fingerprint identifies."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Operator:
-    """Base of all operators."""
+    """Base class of all operators."""
 
     shows_epochs: ClassVar[bool] = False
-    """Whether users see, beside an update, in which of a step's epochs it came."""
+    """Whether users see the epoch of each update of a step."""
     place: Place
     consumers: "list[tuple[Operator, int]]" = field(default_factory=list, repr=False)
     owners: set[str] = field(default_factory=set)
     pending: list[Updates] = field(default_factory=list)
-    scheduled: Step | None = field(default=None, repr=False)
-    hydrated: bool = False
+    scheduled_step: Step | None = field(default=None, repr=False)
+    """The step in which a flush is scheduled, or the last such step."""
+    is_hydrated: bool = False
+    """Whether the operator has the history of its inputs."""
     counters: Counters = field(default_factory=Counters)
 
     @property
     def inputs(self) -> "tuple[Operator, ...]":
-        """The operators this one reads."""
+        """Operators that this one reads."""
         return self.place.inputs
 
     @property
@@ -373,25 +385,25 @@ class Operator:
         return self.position < other.position
 
     def schedule(self) -> None:
-        """Have this operator flushed in the current step, or round."""
+        """Schedule a flush of this operator in the current step, or round."""
         self.place.scope.enqueue(self)
 
     def push(self, port: int, updates: Updates) -> None:
-        """Take updates on an input port, to be processed now or, in a loop, at the rounds they bear."""
+        """Receive updates on an input port, for the current flush or, in a loop, for that of their rounds."""
         self.counters.updates_in += updates.data.shape[1]
         self.place.scope.deliver(self, port, updates)
 
     def accept(self, port: int, updates: Updates) -> None:
-        """Keep updates, whose rounds are the present ones, for the flush."""
+        """Buffer updates of the current rounds for the flush."""
         self.pending.append(updates)
 
-    def take(self) -> list[Updates]:
-        """The updates pushed since the last call."""
+    def take_pending(self) -> list[Updates]:
+        """Return the updates pushed since the last call and clear the buffer."""
         pending, self.pending = self.pending, []
         return pending
 
     def emit(self, updates: Updates, *, more: bool = False) -> None:
-        """Hand updates to all consumers; with ``more`` to come, they absorb these at once.
+        """Push updates to all consumers; with ``more``, consumers absorb them at once.
 
         Absorbing keeps a large output (a join's) from being held in memory before a reduce shrinks it.
         """
@@ -406,31 +418,34 @@ class Operator:
                 consumer.absorb()
 
     def absorb(self) -> None:
-        """Process what has been pushed as far as possible before the flush."""
+        """Process the pushed updates as far as possible before the flush."""
 
     def flush(self) -> None:
-        """Process everything pushed in this step and emit the output's changes."""
+        """Process the updates pushed in this step and emit the output's changes."""
         raise NotImplementedError
 
     def snapshot(self) -> Iterator[Updates]:
-        """The accumulated output as of the last closed epoch, in chunks, not necessarily consolidated."""
+        """Yield the accumulated output as of the last closed epoch, in chunks that may not be consolidated."""
         raise NotImplementedError
 
     def size(self) -> int:
-        """About how many updates :meth:`snapshot` would give."""
+        """Return the approximate number of updates of :meth:`snapshot`."""
         return sum(operator.size() for operator in self.inputs)
 
-    def linked(self, verdict: int, count: int, added: int) -> None:
-        """Take note of what a link has done to the state (``CHANGE_VERDICT`` and on in ``kernels.links``)."""
+    def record_link(self, verdict: int, count: int, added: int) -> None:
+        """Record the changes that a compiled link has made to the state.
 
-    def committed(self, verdict: int, count: int, added: int, after: Antichain) -> None:
-        """:meth:`linked`, :meth:`commit` and :meth:`maintain` in one, for a step that is over.
+        The arguments are ``CHANGE_VERDICT`` and following in ``kernels.links``.
+        """
 
-        ``after`` is the frontier behind it.
+    def commit_link(self, verdict: int, count: int, added: int, after: Antichain) -> None:
+        """Record, commit and maintain the changes of a compiled link at the end of a step.
+
+        ``after`` is the frontier after the step.
         """
 
     def commit(self) -> None:
-        """Keep this step's changes of state."""
+        """Make this step's changes of state final."""
         self.pending.clear()
 
     def rollback(self) -> None:
@@ -438,12 +453,12 @@ class Operator:
         self.pending.clear()
 
     def maintain(self) -> None:
-        """Spend effort on physical upkeep in proportion to the step; answers do not change."""
+        """Maintain physical state with effort in proportion to the step; contents do not change."""
 
     def hydrate(self) -> None:
-        """Feed this new operator the history of the operators it reads that were there before."""
+        """Push the history of the existing operators that this new operator reads."""
         for port, source in enumerate(self.inputs):
-            if source.hydrated:
+            if source.is_hydrated:
                 for updates in source.snapshot():
                     self.push(port, updates)
                     self.absorb()
@@ -451,7 +466,7 @@ class Operator:
 
     @property
     def rows(self) -> int:
-        """Updates held in state."""
+        """Number of updates in the state."""
         return 0
 
     @property

@@ -1,7 +1,8 @@
 """Scalar, aggregate, window and set-returning functions of SQL and Datalog, each defined once.
 
-``registry`` holds scalar functions, ``aggregation`` aggregate and window functions, ``table_functions``
-set-returning ones; the other modules register them. ``type_rules`` has the typing rules.
+``registry`` holds scalar functions, ``aggregation`` aggregate and window functions, and
+``table_functions`` set-returning functions. The other modules register them.
+``type_rules`` has the typing rules.
 """
 
 from kpg.runtime.functions import arithmetic, casts, comparison, datalog, text
@@ -15,31 +16,31 @@ from kpg.runtime.functions.aggregation.definition import (
     AggregateFunction,
     AggregateResolution,
     Basic,
-    Composed,
+    CallForm,
+    Composite,
     Direction,
-    Folded,
-    Form,
     Hierarchical,
+    Invertible,
     Maintenance,
     Part,
     Trend,
-    aggregate_named,
     aggregate_names,
-    aggregated,
     aggregates,
     algorithm_of,
-    exact,
+    compute_aggregate,
+    exact_variant,
     is_aggregate,
+    lookup_aggregate,
     resolve_aggregate,
-    specialised,
+    specialize,
 )
 from kpg.runtime.functions.aggregation.window_functions import (
-    Answer,
     WindowFunction,
+    WindowResult,
     window_function,
     window_functions,
 )
-from kpg.runtime.functions.casts import castable
+from kpg.runtime.functions.casts import is_castable
 from kpg.runtime.functions.comparison import TEXT_WORDS
 from kpg.runtime.functions.date_time import dates
 from kpg.runtime.functions.registry import (
@@ -53,7 +54,7 @@ from kpg.runtime.functions.registry import (
     lookup,
     resolve,
 )
-from kpg.runtime.functions.type_rules import common_type, listed_type, shown_type
+from kpg.runtime.functions.type_rules import common_list_type, common_result_type, common_type
 
 __all__ = [
     "TEXT_WORDS",
@@ -61,13 +62,12 @@ __all__ = [
     "AccumulatorKind",
     "AggregateFunction",
     "AggregateResolution",
-    "Answer",
     "Basic",
-    "Composed",
+    "CallForm",
+    "Composite",
     "Direction",
-    "Folded",
-    "Form",
     "Hierarchical",
+    "Invertible",
     "Maintenance",
     "NullRule",
     "Part",
@@ -75,31 +75,32 @@ __all__ = [
     "ScalarFunction",
     "Trend",
     "WindowFunction",
-    "aggregate_named",
+    "WindowResult",
     "aggregate_names",
-    "aggregated",
     "aggregates",
     "algorithm_of",
-    "castable",
+    "common_list_type",
+    "common_result_type",
     "common_type",
-    "exact",
+    "compute_aggregate",
+    "exact_variant",
     "function_names",
     "functions",
     "implementation",
     "is_aggregate",
+    "is_castable",
     "is_function",
-    "listed_type",
     "lookup",
+    "lookup_aggregate",
     "resolve",
     "resolve_aggregate",
-    "shown_type",
-    "specialised",
+    "specialize",
     "sum_type",
     "window_function",
     "window_functions",
 ]
 
-_DEFINING = (
+_REGISTERING_MODULES = (
     arithmetic,
     casts,
     comparison,

@@ -1,7 +1,7 @@
-"""Lazy import of rare functions: the modules that define them load on first use of a name.
+"""Lazy import of rare functions: their modules are imported on first use of a name.
 
-Startup does not pay for functions that a program does not call. A listed module defines exactly the functions
-listed under it.
+Startup does not pay for functions that a program does not call. A listed module defines exactly the
+functions listed under it.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ SCALARS: Final[Mapping[str, str]] = {
     "strings": """translate overlay chr ascii octet_length bit_length btrim quote_literal quote_ident
         quote_nullable to_hex format unistr normalize is_normalized""",
 }
-"""The names of scalar functions, by module."""
+"""Names of scalar functions by module."""
 
 PRIMITIVES: Final[Mapping[str, str]] = {
     "arrays": """$array $element $slice $slice_marks $any_eq $any_ne $any_lt $any_le $any_gt $any_ge
@@ -60,9 +60,9 @@ PRIMITIVES: Final[Mapping[str, str]] = {
     "date_time.templates": "$in_style $read_in_style $by_template $east",
     "type_support": "$row $whole_row $row_field $row_is_null $row_is_not_null",
 }
-"""The names of building blocks that binders make calls of, by module."""
+"""Names of the building blocks that binders call, by module."""
 
-ROWS: Final[Mapping[str, str]] = {
+ROW_FUNCTIONS: Final[Mapping[str, str]] = {
     "set_returning_functions": """unnest generate_subscripts string_to_table regexp_split_to_table
         regexp_matches json_array_elements json_array_elements_text json_each json_each_text
         json_object_keys jsonb_array_elements jsonb_array_elements_text jsonb_each jsonb_each_text
@@ -73,7 +73,7 @@ ROWS: Final[Mapping[str, str]] = {
     "json_path": "jsonb_path_query",
     "type_support": "pg_input_error_info",
 }
-"""The names of functions that make rows, by module."""
+"""Names of set-returning functions by module."""
 
 AGGREGATES: Final[Mapping[str, str]] = {
     "aggregation.holistic_aggregates": """string_agg array_agg list json_agg jsonb_agg json_object_agg
@@ -90,9 +90,9 @@ AGGREGATES: Final[Mapping[str, str]] = {
         covar_pop covar_samp regr_count regr_avgx regr_avgy regr_sxx regr_syy regr_sxy regr_slope
         regr_intercept regr_r2""",
 }
-"""The names of aggregates, by module."""
+"""Names of aggregates by module."""
 
-TYPES: Final[Mapping[Kind, str]] = {
+TYPE_MODULES: Final[Mapping[Kind, str]] = {
     **dict.fromkeys(BIT_KINDS, "binary_strings"),
     Kind.BYTEA: "binary_strings",
     Kind.TIMETZ: "date_time.operations",
@@ -104,76 +104,84 @@ TYPES: Final[Mapping[Kind, str]] = {
     Kind.MULTIRANGE: "ranges",
     Kind.PG_LSN: "mathematics",
 }
-"""Types by the modules that have their overloads of functions and operators."""
-POPULATED: Final = frozenset(
+"""Modules with the overloads of functions and operators for a kind of type."""
+POPULATE_FUNCTIONS: Final = frozenset(
     {"json_populate_record", "json_populate_recordset", "jsonb_populate_record", "jsonb_populate_recordset"}
 )
-"""Functions of rows whose columns are those of their first argument; in select lists they give rows."""
-DECLARED: Final = frozenset({"json_to_record", "json_to_recordset", "jsonb_to_record", "jsonb_to_recordset"})
-"""The functions that make rows whose columns the call declares."""
+"""Set-returning functions whose result columns are the fields of their row argument.
+
+In a select list they return whole rows.
+"""
+COLUMN_DEFINITION_FUNCTIONS: Final = frozenset(
+    {"json_to_record", "json_to_recordset", "jsonb_to_record", "jsonb_to_recordset"}
+)
+"""Set-returning functions whose result columns come from the column definition list of the call."""
 _SCALARS: Final = {name: module for module, names in SCALARS.items() for name in names.split()}
 _PRIMITIVES: Final = {name: module for module, names in PRIMITIVES.items() for name in names.split()}
-_ROWS: Final = {name: module for module, names in ROWS.items() for name in names.split()}
+_ROWS: Final = {name: module for module, names in ROW_FUNCTIONS.items() for name in names.split()}
 _AGGREGATES: Final = {name: module for module, names in AGGREGATES.items() for name in names.split()}
 
 
 def scalar_names() -> frozenset[str]:
-    """The names of all scalar functions that are defined when they are asked for."""
+    """Return the names of all lazily defined scalar functions."""
     return frozenset(_SCALARS)
 
 
-def row_names() -> frozenset[str]:
-    """The names of all functions that make rows that are defined when they are asked for."""
+def row_function_names() -> frozenset[str]:
+    """Return the names of all lazily defined set-returning functions."""
     return frozenset(_ROWS)
 
 
 def aggregate_names() -> frozenset[str]:
-    """The names of all aggregates that are defined when they are asked for."""
+    """Return the names of all lazily defined aggregates."""
     return frozenset(_AGGREGATES)
 
 
-def bring_scalar(name: str) -> bool:
-    """Define the scalar function of that name; whether there is one here."""
-    return _brought(_SCALARS.get(name))
+def load_scalar(name: str) -> bool:
+    """Import the module of a scalar function. Return False if no listed module defines it."""
+    return _load_module(_SCALARS.get(name))
 
 
-def bring_primitive(name: str) -> bool:
-    """Define the building block of that name; whether there is one here."""
-    return _brought(_PRIMITIVES.get(name))
+def load_primitive(name: str) -> bool:
+    """Import the module of a building block. Return False if no listed module defines it."""
+    return _load_module(_PRIMITIVES.get(name))
 
 
-def bring_rows(name: str) -> bool:
-    """Define the function of that name that makes rows; whether there is one here."""
-    return _brought(_ROWS.get(name))
+def load_row_function(name: str) -> bool:
+    """Import the module of a set-returning function. Return False if no listed module defines it."""
+    return _load_module(_ROWS.get(name))
 
 
-def bring_aggregate(name: str) -> bool:
-    """Define the aggregate of that name; whether there is one here."""
-    return _brought(_AGGREGATES.get(name))
+def load_aggregate(name: str) -> bool:
+    """Import the module of an aggregate. Return False if no listed module defines it."""
+    return _load_module(_AGGREGATES.get(name))
 
 
-def bring_types(types: tuple[Type, ...]) -> None:
-    """Define what functions do with these types."""
+def load_types(types: tuple[Type, ...]) -> None:
+    """Import the modules that define overloads for these types."""
     for type_ in types:
-        module = TYPES.get(type_.kind)
+        module = TYPE_MODULES.get(type_.kind)
         if module is not None:
-            _brought(module)
+            _load_module(module)
 
 
-def bring_all() -> None:
-    """Define all functions and aggregates."""
-    for module in (*SCALARS, *PRIMITIVES, *ROWS, *AGGREGATES, *TYPES.values()):
-        _brought(module)
+def load_all() -> None:
+    """Import all modules that define functions or aggregates."""
+    for module in (*SCALARS, *PRIMITIVES, *ROW_FUNCTIONS, *AGGREGATES, *TYPE_MODULES.values()):
+        _load_module(module)
 
 
-def bring_every_module() -> None:
-    """Define what no name above leads to: a plan that was saved may need it before anything is compiled."""
+def import_every_module() -> None:
+    """Import every module of the package.
+
+    A plan from a checkpoint may need a building block that no name above lists, before any compilation.
+    """
     package = import_module("kpg.runtime.functions")
     for module in walk_packages(package.__path__, f"{package.__name__}."):
         import_module(module.name)
 
 
-def _brought(module: str | None) -> bool:
+def _load_module(module: str | None) -> bool:
     if module is None:
         return False
     import_module(f"kpg.runtime.functions.{module}")

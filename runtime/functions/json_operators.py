@@ -1,7 +1,7 @@
 """JSON and JSONB operators: members and elements, paths, containment, changes, IS JSON.
 
-JSON operators work on the text as written; JSONB operators on values. A few functions of mixed types are here
-too: ``array_fill``, ``parse_ident`` and ``pg_size_bytes`` among them.
+JSON operators work on the text as written, JSONB operators on values. A few functions of mixed types
+are here too, such as ``array_fill``, ``parse_ident`` and ``pg_size_bytes``.
 """
 
 import json
@@ -10,23 +10,39 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any, Final
 
-from kpg.runtime.functions.arrays import HELD, HOLDS, OVERLAP
-from kpg.runtime.functions.json_constructors import json_rule, plainly
-from kpg.runtime.functions.registry import Composition, Memoized, NullRule, Overload, Rule, Signature, scalar
-from kpg.runtime.functions.type_rules import fixed, is_unknown
+from kpg.runtime.functions.arrays import CONTAINS, IS_CONTAINED, OVERLAP
+from kpg.runtime.functions.json_constructors import json_rule, register_strict
+from kpg.runtime.functions.registry import (
+    Composition,
+    MemoizedFunction,
+    NullRule,
+    Overload,
+    Rule,
+    Signature,
+    register_scalar,
+)
+from kpg.runtime.functions.type_rules import is_unknown, signature_rule
 from kpg.runtime.scalar import Call, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, JSON, JSONB, NUMERIC, TEXT, Kind, Type, array
 from kpg.runtime.values import arrays
 from kpg.runtime.values.arrays import Array
-from kpg.runtime.values.jsons import Json, in_order, parse, text_of
+from kpg.runtime.values.jsons import Json, parse, sort_keys, text_of
 
-MOST: Final = 1 << 24
+MAX_ELEMENTS: Final = 1 << 24
 """Elements that an array may have."""
-SIZES: Final = {"bytes": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40, "pb": 1 << 50}
-PART: Final = re.compile(r'[ \t\n\r\f]*(?:"((?:[^"]|"")+)"|([^\W\d][\w$]*))[ \t\n\r\f]*(\.?)')
+SIZE_UNITS: Final = {
+    "bytes": 1,
+    "b": 1,
+    "kb": 1 << 10,
+    "mb": 1 << 20,
+    "gb": 1 << 30,
+    "tb": 1 << 40,
+    "pb": 1 << 50,
+}
+IDENTIFIER_PART: Final = re.compile(r'[ \t\n\r\f]*(?:"((?:[^"]|"")+)"|([^\W\d][\w$]*))[ \t\n\r\f]*(\.?)')
 
 
-def _path(kind: Type) -> Rule:
+def _path_rule(kind: Type) -> Rule:
     def rule(types: tuple[Type, ...]) -> Signature | None:
         if len(types) < 2 or not (types[0].kind is kind.kind or is_unknown(types[0])):
             return None
@@ -37,7 +53,7 @@ def _path(kind: Type) -> Rule:
     return rule
 
 
-def _along(name: str, result: Type | None) -> Callable[[Call], Scalar]:
+def _path_call(name: str, result: Type | None) -> Callable[[Call], Scalar]:
     def build(call: Call) -> Scalar:
         path = Call("$array", call.args[1:], array(TEXT))
         return Call(name, (call.args[0], path), result or call.args[0].type)
@@ -45,32 +61,32 @@ def _along(name: str, result: Type | None) -> Callable[[Call], Scalar]:
     return build
 
 
-def _as_text(rule: Rule) -> Rule:
-    def changed(types: tuple[Type, ...]) -> Signature | None:
+def _with_text_result(rule: Rule) -> Rule:
+    def text_rule(types: tuple[Type, ...]) -> Signature | None:
         found = rule(types)
         return None if found is None else Signature(found.args, TEXT)
 
-    return changed
+    return text_rule
 
 
 for _kind, _prefix in ((JSON, "json"), (JSONB, "jsonb")):
-    scalar(
+    register_scalar(
         f"{_prefix}_extract_path",
         "JSON and names or numbers",
         "What a path of them leads to: #>.",
         {f"{_prefix}_extract_path('{{\"a\":[1,2]}}', 'a', '1')::TEXT": "'2'"},
-        Overload(_path(_kind), Composition(_along("json_get_path", None))),
+        Overload(_path_rule(_kind), Composition(_path_call("json_get_path", None))),
     )
-    scalar(
+    register_scalar(
         f"{_prefix}_extract_path_text",
         "JSON and names or numbers",
         "As #>, as text: #>>.",
         {f"{_prefix}_extract_path_text('{{\"a\":\"x\"}}', 'a')": "'x'"},
-        Overload(_as_text(_path(_kind)), Composition(_along("json_get_path_text", TEXT))),
+        Overload(_with_text_result(_path_rule(_kind)), Composition(_path_call("json_get_path_text", TEXT))),
     )
 
 
-def _filling(types: tuple[Type, ...]) -> Signature | None:
+def _fill_rule(types: tuple[Type, ...]) -> Signature | None:
     if len(types) not in (2, 3) or types[0].kind is Kind.ARRAY or is_unknown(types[0]):
         return None
     whole = all(
@@ -79,36 +95,36 @@ def _filling(types: tuple[Type, ...]) -> Signature | None:
     return Signature((types[0], *(array(INTEGER),) * (len(types) - 1)), array(types[0])) if whole else None
 
 
-def filled(value: Any, lengths: Any, firsts: Any = arrays.EMPTY) -> Any:
-    """An array of those lengths, and of those first subscripts, with the value everywhere."""
-    if lengths is None or firsts is None:
+def fill_array(value: Any, lengths: Any, lower_bounds: Any = arrays.EMPTY) -> Any:
+    """Return an array of these dimensions and lower bounds, filled with a value."""
+    if lengths is None or lower_bounds is None:
         raise ValueError("dimension array or low bound array cannot be null")
-    if None in lengths.items or None in firsts.items:
+    if None in lengths.items or None in lower_bounds.items:
         raise ValueError("dimension values cannot be null")
-    if firsts.items and len(firsts.items) != len(lengths.items):
+    if lower_bounds.items and len(lower_bounds.items) != len(lengths.items):
         raise ValueError("wrong number of array subscripts")
     count = 1
     for length in lengths.items:
         count *= length
-    if any(length < 0 for length in lengths.items) or count > MOST or len(lengths.items) > 6:
+    if any(length < 0 for length in lengths.items) or count > MAX_ELEMENTS or len(lengths.items) > 6:
         raise ValueError("array size exceeds the maximum allowed")
     if not (count and lengths.items):
         return arrays.EMPTY
     whole = arrays.Array((value,) * count, tuple(lengths.items))
-    return arrays.counted(whole, firsts.items or (1,) * len(lengths.items))
+    return arrays.with_lower_bounds(whole, lower_bounds.items or (1,) * len(lengths.items))
 
 
-scalar(
+register_scalar(
     "array_fill",
     "a value, the lengths of the dimensions and optionally their first subscripts",
     "An array with the value everywhere.",
     {"array_fill(7, ARRAY[2])": "'{7,7}'::INT[]"},
-    Overload(_filling, Memoized(lambda call: filled, takes_nulls=True)),
-    nulls=NullRule.OWN,
+    Overload(_fill_rule, MemoizedFunction(lambda call: fill_array, takes_nulls=True)),
+    nulls=NullRule.CALLED_ON_NULL,
 )
 
 
-def _texts(*more: Type) -> Rule:
+def _text_and_others(*more: Type) -> Rule:
     def rule(types: tuple[Type, ...]) -> Signature | None:
         if len(types) != 1 + len(more) or not (types[0].is_text or is_unknown(types[0])):
             return None
@@ -117,61 +133,64 @@ def _texts(*more: Type) -> Rule:
     return rule
 
 
-def identifiers(text: str, strict: bool = True) -> Any:
-    """The names of a name with its schema."""
-    found: list[str] = []
-    place = 0
+def parse_identifiers(text: str, strict: bool = True) -> Any:
+    """Split a qualified name into its parts.
+
+    With ``strict``, nothing may follow the name.
+    """
+    names: list[str] = []
+    position = 0
     while True:
-        part = PART.match(text, place)
+        part = IDENTIFIER_PART.match(text, position)
         if part is None or (strict and not part[3] and part.end() < len(text)):
             raise ValueError(f'string is not a valid identifier: "{text}"')
-        found.append(part[1].replace('""', '"') if part[1] else part[2].lower())
-        place = part.end()
+        names.append(part[1].replace('""', '"') if part[1] else part[2].lower())
+        position = part.end()
         if not part[3]:
             break
-    return arrays.of(found)
+    return arrays.array_of(names)
 
 
-scalar(
+register_scalar(
     "parse_ident",
     "a name, and whether nothing may follow it",
     "The parts of a name, in lower case unless they are quoted.",
     {"parse_ident('Main.\"T\"')": "'{main,T}'::TEXT[]"},
-    Overload(_texts(), Memoized(lambda call: identifiers)),
-    Overload(_texts(BOOLEAN), Memoized(lambda call: identifiers)),
+    Overload(_text_and_others(), MemoizedFunction(lambda call: parse_identifiers)),
+    Overload(_text_and_others(BOOLEAN), MemoizedFunction(lambda call: parse_identifiers)),
 )
 
 
-def _sized(types: tuple[Type, ...]) -> Signature | None:
+def _size_text_rule(types: tuple[Type, ...]) -> Signature | None:
     fits = len(types) == 1 and (types[0].is_text or is_unknown(types[0]))
     return Signature((TEXT,), BIGINT) if fits else None
 
 
-def size_of(text: str) -> int:
-    """The bytes of ``1.5 MB``."""
+def parse_size(text: str) -> int:
+    """Return the number of bytes of a size such as ``1.5 MB``."""
 
-    found = re.fullmatch(r"\s*([+-]?\d+\.?\d*)\s*([A-Za-z]*)\s*", text)
-    if found is None or (found[2] or "b").lower() not in SIZES:
+    match = re.fullmatch(r"\s*([+-]?\d+\.?\d*)\s*([A-Za-z]*)\s*", text)
+    if match is None or (match[2] or "b").lower() not in SIZE_UNITS:
         raise ValueError(f'invalid size: "{text}"')
-    return int(Decimal(found[1]) * SIZES[(found[2] or "b").lower()])
+    return int(Decimal(match[1]) * SIZE_UNITS[(match[2] or "b").lower()])
 
 
-def _bytes(types: tuple[Type, ...]) -> Signature | None:
+def _byte_count_rule(types: tuple[Type, ...]) -> Signature | None:
     taken = len(types) == 1 and (types[0].is_exact or types[0].kind is Kind.NUMERIC)
     return Signature((NUMERIC,), TEXT) if taken else None
 
 
-scalar(
+register_scalar(
     "pg_size_bytes",
     "a size as text",
     "The bytes that a size such as '1 MB' is.",
     {"pg_size_bytes('1.5 kB')": "1536"},
-    Overload(_sized, Memoized(lambda call: size_of)),
+    Overload(_size_text_rule, MemoizedFunction(lambda call: parse_size)),
 )
 
 
-def pretty(size: Decimal) -> str:
-    """A size in the largest unit of which there are ten, rounded."""
+def show_size(size: Decimal) -> str:
+    """Format a size in the largest unit that gives at least ten, rounded."""
     number, sign = abs(int(size)), "-" if size < 0 else ""
     if number < 10 * 1024:
         return f"{sign}{number} bytes"
@@ -183,16 +202,16 @@ def pretty(size: Decimal) -> str:
     raise AssertionError(size)
 
 
-scalar(
+register_scalar(
     "pg_size_pretty",
     "a number of bytes",
     "A size as people write it.",
     {"pg_size_pretty(20000)": "'20 kB'"},
-    Overload(_bytes, Memoized(lambda call: pretty)),
+    Overload(_byte_count_rule, MemoizedFunction(lambda call: show_size)),
 )
 
 
-def _lax(types: tuple[Type, ...]) -> Signature | None:
+def _set_lax_rule(types: tuple[Type, ...]) -> Signature | None:
     wanted = (JSONB, array(TEXT), JSONB, BOOLEAN, TEXT)
     if not 3 <= len(types) <= len(wanted):
         return None
@@ -204,7 +223,7 @@ def _lax(types: tuple[Type, ...]) -> Signature | None:
 
 def _set_lax(call: Call) -> Callable[..., Any]:
 
-    put = put_in_place(True)
+    put = jsonb_setter(True)
 
     def change(
         whole: Any, path: Any, value: Any, create: bool | None = True, how: str | None = "use_json_null"
@@ -221,41 +240,41 @@ def _set_lax(call: Call) -> Callable[..., Any]:
             case "return_target":
                 return whole
             case "delete_key":
-                return without_path(whole, path)
+                return delete_path(whole, path)
             case _:
                 raise ValueError("null_value_treatment must be one of Postgres' four")
 
     return change
 
 
-scalar(
+register_scalar(
     "jsonb_set_lax",
     "JSONB, a path, a value, and optionally a truth value and what a NULL does",
     "As jsonb_set, where a NULL is null, deletes the key, changes nothing or is an error.",
     {"jsonb_set_lax('{\"a\":1}', '{a}', NULL)::TEXT": "'{\"a\": null}'"},
-    Overload(_lax, Memoized(_set_lax, takes_nulls=True)),
-    nulls=NullRule.OWN,
+    Overload(_set_lax_rule, MemoizedFunction(_set_lax, takes_nulls=True)),
+    nulls=NullRule.CALLED_ON_NULL,
 )
 
 
-def _changed(value: Any, path: list[str], new: Any, how: Callable[[Any, str, Any], None]) -> Any:
-    """A copy with what is at the end of a path changed, as far as there is a way to it."""
+def _change_at_path(value: Any, path: list[str], new: Any, edit: Callable[[Any, str, Any], None]) -> Any:
+    """Return a copy with the value at the end of a path changed, if the path exists."""
     if not path:
         return value
     copied = dict(value) if isinstance(value, dict) else list(value) if isinstance(value, list) else value
     if not isinstance(copied, (dict, list)):
         return value
     if len(path) == 1:
-        how(copied, path[0], new)
+        edit(copied, path[0], new)
         return copied
-    place = _place(copied, path[0])
+    place = _locate_step(copied, path[0])
     if place is not None:
-        copied[place] = _changed(copied[place], path[1:], new, how)
+        copied[place] = _change_at_path(copied[place], path[1:], new, edit)
     return copied
 
 
-def _place(value: Any, step: str) -> Any:
-    """Where a step of a path leads: a name or a number; None if nowhere."""
+def _locate_step(value: Any, step: str) -> Any:
+    """Return the key or index of a path step in a value, or None if there is none."""
     if isinstance(value, dict):
         return step if step in value else None
     try:
@@ -266,22 +285,22 @@ def _place(value: Any, step: str) -> Any:
     return number if 0 <= number < len(value) else None
 
 
-def _put(create: bool) -> Callable[[Any, str, Any], None]:
+def _setter(creates_missing: bool) -> Callable[[Any, str, Any], None]:
     def put(value: Any, step: str, new: Any) -> None:
-        place = _place(value, step)
+        place = _locate_step(value, step)
         if place is not None:
             value[place] = new
-        elif create and isinstance(value, dict):
+        elif creates_missing and isinstance(value, dict):
             value[step] = new
-        elif create:
+        elif creates_missing:
             value.insert(0 if int(step) < 0 else len(value), new)
 
     return put
 
 
-def _insert(after: bool) -> Callable[[Any, str, Any], None]:
+def _inserter(inserts_after: bool) -> Callable[[Any, str, Any], None]:
     def insert(value: Any, step: str, new: Any) -> None:
-        place = _place(value, step)
+        place = _locate_step(value, step)
         if isinstance(value, dict):
             if place is not None:
                 raise ValueError("cannot replace existing key")
@@ -289,30 +308,32 @@ def _insert(after: bool) -> Callable[[Any, str, Any], None]:
         elif place is None:
             value.insert(0 if int(step) < 0 else len(value), new)
         else:
-            value.insert(place + after, new)
+            value.insert(place + inserts_after, new)
 
     return insert
 
 
-def put_in_place(usual: bool) -> Callable[..., Json]:
-    """What ``jsonb_set`` does."""
-    return _edit(_put, usual)
+def jsonb_setter(default_flag: bool) -> Callable[..., Json]:
+    """Return the implementation of ``jsonb_set``."""
+    return _jsonb_editor(_setter, default_flag)
 
 
-def _edit(how: Callable[[bool], Callable[[Any, str, Any], None]], usual: bool) -> Callable[..., Json]:
+def _jsonb_editor(
+    edit_step: Callable[[bool], Callable[[Any, str, Any], None]], default_flag: bool
+) -> Callable[..., Json]:
     def edit(value: Json, path: Array, new: Json, flag: bool | None = None) -> Json:
         if None in path.items:
             raise ValueError("path element must not be null")
         if not isinstance(value.value, (dict, list)):
             raise ValueError("cannot set path in scalar")
-        chosen = how(usual if flag is None else flag)
+        chosen = edit_step(default_flag if flag is None else flag)
 
-        def ordered(one: Any) -> Any:
+        def sort_members(one: Any) -> Any:
             if isinstance(one, dict):
-                return in_order({key: ordered(inner) for key, inner in one.items()})
-            return [ordered(inner) for inner in one] if isinstance(one, list) else one
+                return sort_keys({key: sort_members(inner) for key, inner in one.items()})
+            return [sort_members(inner) for inner in one] if isinstance(one, list) else one
 
-        return Json(ordered(_changed(value.value, list(path.items), new.value, chosen)))
+        return Json(sort_members(_change_at_path(value.value, list(path.items), new.value, chosen)))
 
     return edit
 
@@ -320,26 +341,29 @@ def _edit(how: Callable[[bool], Callable[[Any, str, Any], None]], usual: bool) -
 for _name, _how, _usual, _doc in (
     (
         "jsonb_set",
-        _put,
+        _setter,
         True,
         "JSON with a value at the end of a path, put there unless the last argument is false.",
     ),
-    ("jsonb_insert", _insert, False, "JSON with a value inserted before the end of a path, or after it."),
+    ("jsonb_insert", _inserter, False, "JSON with a value inserted before the end of a path, or after it."),
 ):
-    plainly(
+    register_strict(
         _name,
         "JSONB, a path, a value and optionally a truth value",
         _doc,
         {f"{_name}('[1, 2]', '{{1}}', '9')::TEXT": "'[1, 9]'" if _usual else "'[1, 9, 2]'"},
-        (json_rule(JSONB, array(TEXT), JSONB), lambda call, how=_how, usual=_usual: _edit(how, usual)),
+        (
+            json_rule(JSONB, array(TEXT), JSONB),
+            lambda call, how=_how, usual=_usual: _jsonb_editor(how, usual),
+        ),
         (
             json_rule(JSONB, array(TEXT), JSONB, BOOLEAN),
-            lambda call, how=_how, usual=_usual: _edit(how, usual),
+            lambda call, how=_how, usual=_usual: _jsonb_editor(how, usual),
         ),
     )
 
 
-KINDS: Final[dict[str, tuple[type, ...]]] = {
+JSON_KIND_CLASSES: Final[dict[str, tuple[type, ...]]] = {
     "value": (object,),
     "scalar": (str, int, float, bool, type(None)),
     "array": (list,),
@@ -348,68 +372,68 @@ KINDS: Final[dict[str, tuple[type, ...]]] = {
 
 
 def is_json(text: str, kind: str) -> bool:
-    """Whether a text is JSON of a kind; "unique" behind that asks for keys that differ within each object."""
+    """Check whether a text is JSON of a kind. A kind such as "object unique" demands unique keys."""
     what, _, unique = kind.partition(" ")
     try:
         parse(text)
-        value = json.loads(text, object_pairs_hook=_different if unique else None)
+        value = json.loads(text, object_pairs_hook=_unique_members if unique else None)
     except ValueError:
         return False
-    return isinstance(value, KINDS[what])
+    return isinstance(value, JSON_KIND_CLASSES[what])
 
 
-def _different(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key stands twice")
-    return found
+def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("duplicate key")
+    return members
 
 
-scalar(
+register_scalar(
     "is_json",
     "a text, and one of 'value', 'scalar', 'array', 'object', with ' unique' for keys that differ",
     "Whether the text is JSON of that kind: IS JSON.",
     {"is_json('[1]', 'array')": "TRUE", "is_json('{', 'value')": "FALSE"},
-    Overload(fixed(BOOLEAN, TEXT, TEXT), Memoized(lambda call: is_json)),
+    Overload(signature_rule(BOOLEAN, TEXT, TEXT), MemoizedFunction(lambda call: is_json)),
 )
 
 
 TEXTS = array(TEXT)
 JSON_KINDS = frozenset({Kind.JSON, Kind.JSONB})
 MISSING = object()
-"""What is not there, which null is not."""
+"""Marker of a missing member or element, as opposed to ``null``."""
 SPACE = " \t\n\r"
 DECODER = json.JSONDecoder()
 
 
 def raw_members(text: str) -> Iterator[tuple[str | int, str]]:
-    """The members of an object, or the elements of an array, as they are written."""
+    """Return the members of an object, or the elements of an array, as written."""
     text = text.strip(SPACE)
     kind, place, number = text[:1], 1, 0
     while kind in ("{", "["):
-        place = _skip(text, place)
+        place = _skip_blanks(text, place)
         if text[place] in "}]":
             return
         key: str | int = number
         if kind == "{":
             key, place = DECODER.raw_decode(text, place)
-            place = _skip(text, _skip(text, place) + 1)
+            place = _skip_blanks(text, _skip_blanks(text, place) + 1)
         _, end = DECODER.raw_decode(text, place)
         yield key, text[place:end]
-        place = _skip(text, end)
+        place = _skip_blanks(text, end)
         if text[place] in "}]":
             return
         place, number = place + 1, number + 1
 
 
-def _skip(text: str, place: int) -> int:
+def _skip_blanks(text: str, place: int) -> int:
     while place < len(text) and text[place] in SPACE:
         place += 1
     return place
 
 
-def get(value: Any, key: str | int) -> Any:
-    """A member of an object by its name, an element of an array by its number: from 0, or -1 at its end."""
+def get_member(value: Any, key: str | int) -> Any:
+    """Return a member by name, or an element by index: from 0, or from -1 at the end."""
     if isinstance(value, dict) and isinstance(key, str):
         return value.get(key, MISSING)
     if isinstance(value, list) and isinstance(key, int):
@@ -417,14 +441,14 @@ def get(value: Any, key: str | int) -> Any:
     return MISSING
 
 
-def get_top(value: Any, key: str | int) -> Any:
-    """As :func:`get`; a value that is no array is its own first and last element, as in Postgres."""
+def get_top_member(value: Any, key: str | int) -> Any:
+    """Like :func:`get_member`, but a scalar is its own first and last element, as in Postgres."""
     alone = not isinstance(value, (dict, list)) and isinstance(key, int) and key in (0, -1)
-    return value if alone else get(value, key)
+    return value if alone else get_member(value, key)
 
 
-def raw_get(text: str, key: str | int) -> str | None:
-    """As :func:`get`, of JSON as it is written; of equal names the last."""
+def get_raw_member(text: str, key: str | int) -> str | None:
+    """Like :func:`get_member`, for JSON as written. Of equal names the last counts."""
     is_object = text.strip(SPACE)[:1] == "{"
     if is_object is not isinstance(key, str):
         return None
@@ -434,8 +458,8 @@ def raw_get(text: str, key: str | int) -> str | None:
     return dict(members).get(key)
 
 
-def _step(key: str, is_array: bool) -> str | int | None:
-    """A part of a path: a number where there is an array."""
+def _path_step(key: str, is_array: bool) -> str | int | None:
+    """Return a path element as a name, or as an index into an array."""
     if not is_array:
         return key
     try:
@@ -444,62 +468,62 @@ def _step(key: str, is_array: bool) -> str | int | None:
         return None
 
 
-def path_of(value: Any, path: Array) -> Any:
-    """What a path leads to."""
+def follow_path(value: Any, path: Array) -> Any:
+    """Return the value at a path, or MISSING."""
     for key in path.items:
-        step = None if key is None else _step(key, isinstance(value, list))
-        value = MISSING if step is None else get(value, step)
+        step = None if key is None else _path_step(key, isinstance(value, list))
+        value = MISSING if step is None else get_member(value, step)
         if value is MISSING:
             return MISSING
     return value
 
 
-def raw_path_of(text: str, path: Array) -> str | None:
-    """As :func:`path_of`, of JSON as it is written."""
+def follow_raw_path(text: str, path: Array) -> str | None:
+    """Like :func:`follow_path`, for JSON as written. It returns None for a missing value."""
     for key in path.items:
-        step = None if key is None else _step(key, text.strip(SPACE)[:1] == "[")
-        found = None if step is None else raw_get(text, step)
+        step = None if key is None else _path_step(key, text.strip(SPACE)[:1] == "[")
+        found = None if step is None else get_raw_member(text, step)
         if found is None:
             return None
         text = found
     return text
 
 
-def as_text(value: Any) -> str | None:
-    """A string by its characters, null as NULL, anything else as JSON."""
+def value_as_text(value: Any) -> str | None:
+    """Return a string without quotes, null as NULL, and any other value as JSON text."""
     if value is MISSING or value is None:
         return None
     return value if isinstance(value, str) else text_of(value)
 
 
-def raw_text(text: str | None) -> str | None:
-    """As :func:`as_text`, of JSON as it is written."""
+def raw_as_text(text: str | None) -> str | None:
+    """Like :func:`value_as_text`, for JSON as written."""
     if text is None or text.strip(SPACE) == "null":
         return None
     return str(json.loads(text)) if text.strip(SPACE)[:1] == '"' else text
 
 
-def _found(value: Any) -> Json | None:
+def _json_or_null(value: Any) -> Json | None:
     return None if value is MISSING else Json(value)
 
 
 def _getter(*, text: bool, path: bool) -> Callable[[Call], Callable[..., object]]:
-    """The operator for the type of its first argument."""
-    raw, plain = (raw_path_of, path_of) if path else (raw_get, get_top)
-    last = as_text if text else _found
+    """Return the builder of an operator, by the type of its first argument."""
+    raw, plain = (follow_raw_path, follow_path) if path else (get_raw_member, get_top_member)
+    last = value_as_text if text else _json_or_null
 
     def build(call: Call) -> Callable[..., object]:
         if call.args[0].type.kind is Kind.JSONB:
             return lambda value, key: last(plain(value.value, key))
         if text:
-            return lambda value, key: raw_text(raw(value, key))
+            return lambda value, key: raw_as_text(raw(value, key))
         return raw
 
     return build
 
 
-def _takes(second: Type, result: Type | None) -> Rule:
-    """JSON or JSONB and an argument; a result of its own type if none is given."""
+def _json_and_argument(second: Type, result: Type | None) -> Rule:
+    """Return a rule for JSON or JSONB and an argument. Without ``result`` the first type is the result."""
 
     def rule(types: tuple[Type, ...]) -> Signature | None:
         if len(types) != 2 or types[0].kind not in JSON_KINDS:
@@ -518,62 +542,71 @@ for _jsons_name, _text, _what, _example in (
     ("json_get", False, "The member of an object, or element of an array (from 0): ->.", "'[1, 2]'"),
     ("json_get_text", True, "As ->, as text: ->>.", "'[1, 2]'"),
 ):
-    scalar(
+    register_scalar(
         _jsons_name,
         "JSON or JSONB, and a name or number",
         _what,
         {f"{_jsons_name}(CAST('{{\"a\": [1, 2]}}' AS JSONB), 'a')::TEXT": _example},
-        Overload(_takes(TEXT, TEXT if _text else None), Memoized(_getter(text=_text, path=False))),
-        Overload(_takes(INTEGER, TEXT if _text else None), Memoized(_getter(text=_text, path=False))),
+        Overload(
+            _json_and_argument(TEXT, TEXT if _text else None),
+            MemoizedFunction(_getter(text=_text, path=False)),
+        ),
+        Overload(
+            _json_and_argument(INTEGER, TEXT if _text else None),
+            MemoizedFunction(_getter(text=_text, path=False)),
+        ),
     )
 for _jsons_name, _text, _what, _example in (
     ("json_get_path", False, "What a path of names and numbers leads to: #>.", "'2'"),
     ("json_get_path_text", True, "As #>, as text: #>>.", "'2'"),
 ):
-    scalar(
+    register_scalar(
         _jsons_name,
         "JSON or JSONB, and an array of names and numbers",
         _what,
         {f"{_jsons_name}(CAST('{{\"a\": [1, 2]}}' AS JSONB), ARRAY['a', '1'])::TEXT": _example},
-        Overload(_takes(TEXTS, TEXT if _text else None), Memoized(_getter(text=_text, path=True))),
+        Overload(
+            _json_and_argument(TEXTS, TEXT if _text else None),
+            MemoizedFunction(_getter(text=_text, path=True)),
+        ),
     )
 
 
-def holds(whole: Any, wanted: Any, *, top: bool = True) -> bool:
-    """Whether the second is contained in the first: members and elements in any order, at the same depth."""
-    if isinstance(whole, dict) and isinstance(wanted, dict):
-        return all(key in whole and holds(whole[key], one, top=False) for key, one in wanted.items())
-    if isinstance(whole, list) and isinstance(wanted, list):
-        return all(any(holds(mine, one, top=False) for mine in whole) for one in wanted)
-    if top and isinstance(whole, list) and not isinstance(wanted, dict):
-        return any(_same(mine, wanted) for mine in whole)
-    return _same(whole, wanted)
+def contains_json(whole: Any, part: Any, *, is_top: bool = True) -> bool:
+    """Check containment: members and elements of the second are in the first, at the same depth."""
+    if isinstance(whole, dict) and isinstance(part, dict):
+        return all(key in whole and contains_json(whole[key], one, is_top=False) for key, one in part.items())
+    if isinstance(whole, list) and isinstance(part, list):
+        return all(any(contains_json(mine, one, is_top=False) for mine in whole) for one in part)
+    if is_top and isinstance(whole, list) and not isinstance(part, dict):
+        return any(_is_same_value(mine, part) for mine in whole)
+    return _is_same_value(whole, part)
 
 
-def _same(left: Any, right: Any) -> bool:
+def _is_same_value(left: Any, right: Any) -> bool:
     return type(left) is type(right) and left == right
 
 
-def _has(value: Any, key: str | None) -> bool:
+def _has_key(value: Any, key: str | None) -> bool:
     if isinstance(value, (dict, list)):
         return key in value
     return isinstance(value, str) and value == key
 
 
-def _has_any(value: Any, keys: Array) -> bool:
-    return any(_has(value, key) for key in keys.items)
+def _has_any_key(value: Any, keys: Array) -> bool:
+    return any(_has_key(value, key) for key in keys.items)
 
 
-def _has_all(value: Any, keys: Array) -> bool:
-    return all(_has(value, key) for key in keys.items)
+def _has_all_keys(value: Any, keys: Array) -> bool:
+    return all(_has_key(value, key) for key in keys.items)
 
 
-def _tested(test: Callable[..., bool]) -> Memoized:
-    return Memoized(lambda call: lambda value, key: test(value.value, key))
+def _jsonb_predicate(test: Callable[..., bool]) -> MemoizedFunction:
+    return MemoizedFunction(lambda call: lambda value, key: test(value.value, key))
 
 
-def _two(result: Type) -> Rule:
-    """Two JSONB values."""
+def _jsonb_pair(result: Type) -> Rule:
+    """Return a rule for two JSONB values."""
 
     def rule(types: tuple[Type, ...]) -> Signature | None:
         if len(types) != 2 or Kind.JSONB not in (types[0].kind, types[1].kind):
@@ -584,27 +617,33 @@ def _two(result: Type) -> Rule:
     return rule
 
 
-def _of_jsonb(rule: Rule) -> Rule:
+def _require_jsonb(rule: Rule) -> Rule:
     return lambda types: rule(types) if types and types[0].kind is Kind.JSONB else None
 
 
-scalar(
+register_scalar(
     "contains_all",
     "two arrays, or two JSONB values",
     "Whether the first contains the second: @>.",
     {"contains_all(ARRAY[1, 2, 3], ARRAY[3, 1])": "TRUE"},
-    HOLDS,
-    Overload(_two(BOOLEAN), Memoized(lambda call: lambda left, right: holds(left.value, right.value))),
+    CONTAINS,
+    Overload(
+        _jsonb_pair(BOOLEAN),
+        MemoizedFunction(lambda call: lambda left, right: contains_json(left.value, right.value)),
+    ),
 )
-scalar(
+register_scalar(
     "contained_in",
     "two arrays, or two JSONB values",
     "Whether the second contains the first: <@.",
     {"contained_in(ARRAY[1, 2, 3], ARRAY[3, 1])": "FALSE"},
-    HELD,
-    Overload(_two(BOOLEAN), Memoized(lambda call: lambda left, right: holds(right.value, left.value))),
+    IS_CONTAINED,
+    Overload(
+        _jsonb_pair(BOOLEAN),
+        MemoizedFunction(lambda call: lambda left, right: contains_json(right.value, left.value)),
+    ),
 )
-scalar(
+register_scalar(
     "overlaps_with",
     "two arrays",
     "Whether the two have an element in common: &&.",
@@ -612,32 +651,38 @@ scalar(
     OVERLAP,
 )
 for _jsons_name, _second, _what, _given, _test in (
-    ("key_exists", TEXT, "Whether a text is a name of an object or an element of an array: ?.", "'a'", _has),
-    ("any_key_exists", TEXTS, "Whether one of the texts is: ?|.", "ARRAY['a', 'b']", _has_any),
-    ("all_keys_exist", TEXTS, "Whether all of the texts are: ?&.", "ARRAY['a']", _has_all),
+    (
+        "key_exists",
+        TEXT,
+        "Whether a text is a name of an object or an element of an array: ?.",
+        "'a'",
+        _has_key,
+    ),
+    ("any_key_exists", TEXTS, "Whether one of the texts is: ?|.", "ARRAY['a', 'b']", _has_any_key),
+    ("all_keys_exist", TEXTS, "Whether all of the texts are: ?&.", "ARRAY['a']", _has_all_keys),
 ):
-    scalar(
+    register_scalar(
         _jsons_name,
         "JSONB and text" if _second is TEXT else "JSONB and an array of text",
         _what,
         {f"{_jsons_name}(CAST('[\"a\"]' AS JSONB), {_given})": "TRUE"},
         Overload(
-            _of_jsonb(_takes(_second, BOOLEAN)),
-            _tested(_test),
+            _require_jsonb(_json_and_argument(_second, BOOLEAN)),
+            _jsonb_predicate(_test),
         ),
     )
 
 
-def joined(left: Json, right: Json) -> Json:
-    """Objects with the members of both, those of the second first; anything else as arrays, joined."""
+def concat_jsonb(left: Json, right: Json) -> Json:
+    """Merge two objects, members of the second first. Other values are concatenated as arrays."""
     first, second = left.value, right.value
     if isinstance(first, dict) and isinstance(second, dict):
-        return Json(in_order({**first, **second}))
+        return Json(sort_keys({**first, **second}))
     return Json([item for one in (first, second) for item in (one if isinstance(one, list) else [one])])
 
 
-def without(value: Json, key: str | int | Array) -> Json:
-    """An object without a member, or an array without an element; several names in an array."""
+def delete_key(value: Json, key: str | int | Array) -> Json:
+    """Return an object without a member, or an array without an element. An array gives several names."""
     inner = value.value
     if not isinstance(inner, (dict, list)):
         raise ValueError("cannot delete from a scalar")
@@ -652,56 +697,56 @@ def without(value: Json, key: str | int | Array) -> Json:
     return Json([item for item in inner if not (isinstance(item, str) and item in names)])
 
 
-def without_path(value: Json, path: Array) -> Json:
-    """The value without what the path leads to."""
+def delete_path(value: Json, path: Array) -> Json:
+    """Return the value without the member or element at a path."""
     if not isinstance(value.value, (dict, list)):
         raise ValueError("cannot delete path in scalar")
-    return Json(_without(value.value, list(path.items)))
+    return Json(_delete_at_path(value.value, list(path.items)))
 
 
-def _without(value: Any, path: list[Any]) -> Any:
+def _delete_at_path(value: Any, path: list[Any]) -> Any:
     if not path:
         return value
     first, rest = path[0], path[1:]
-    step = _step(first, isinstance(value, list))
+    step = _path_step(first, isinstance(value, list))
     if isinstance(value, list) and step is None:
-        raise ValueError("a path through an array has a number")
-    found = MISSING if step is None else get(value, step)
-    if found is MISSING:
+        raise ValueError("a path step into an array must be an integer")
+    member = MISSING if step is None else get_member(value, step)
+    if member is MISSING:
         return value
     if isinstance(value, dict):
         if not rest:
             return {key: item for key, item in value.items() if key != step}
-        return {key: _without(item, rest) if key == step else item for key, item in value.items()}
+        return {key: _delete_at_path(item, rest) if key == step else item for key, item in value.items()}
     assert isinstance(step, int)
     place = step % len(value)
     if not rest:
         return [item for number, item in enumerate(value) if number != place]
-    return [_without(item, rest) if number == place else item for number, item in enumerate(value)]
+    return [_delete_at_path(item, rest) if number == place else item for number, item in enumerate(value)]
 
 
-scalar(
+register_scalar(
     "json_delete_path",
     "JSONB and an array of names and numbers",
     "The value without what the path leads to: #-.",
     {"json_delete_path(CAST('{\"a\": [1, 2]}' AS JSONB), ARRAY['a', '0'])::TEXT": "'{\"a\": [2]}'"},
-    Overload(_of_jsonb(_takes(TEXTS, JSONB)), Memoized(lambda call: without_path)),
+    Overload(_require_jsonb(_json_and_argument(TEXTS, JSONB)), MemoizedFunction(lambda call: delete_path)),
 )
 
-scalar(
+register_scalar(
     "jsonb_concat",
     "two JSONB values",
     "Members of both, those of the second first; anything else as arrays, joined: ||.",
     {"jsonb_concat(CAST('{\"a\": 1}' AS JSONB), CAST('{\"b\": 2}' AS JSONB))::TEXT": '\'{"a": 1, "b": 2}\''},
-    Overload(_two(JSONB), Memoized(lambda call: joined)),
+    Overload(_jsonb_pair(JSONB), MemoizedFunction(lambda call: concat_jsonb)),
 )
-scalar(
+register_scalar(
     "jsonb_delete",
     "JSONB, and a name, a number or an array of names",
     "An object without members, or an array without an element: -.",
     {"jsonb_delete(CAST('{\"a\": 1, \"b\": 2}' AS JSONB), 'a')::TEXT": "'{\"b\": 2}'"},
     *(
-        Overload(_of_jsonb(_takes(second, JSONB)), Memoized(lambda call: without))
+        Overload(_require_jsonb(_json_and_argument(second, JSONB)), MemoizedFunction(lambda call: delete_key))
         for second in (TEXT, INTEGER, TEXTS)
     ),
 )

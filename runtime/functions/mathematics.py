@@ -18,27 +18,27 @@ from typing import Any, Final
 import numpy as np
 
 from kpg.runtime.functions import arithmetic
-from kpg.runtime.functions.arithmetic import combine, from_doubles
-from kpg.runtime.functions.comparison import key_of
-from kpg.runtime.functions.numerics import careful
+from kpg.runtime.functions.arithmetic import from_doubles, propagate_nulls
+from kpg.runtime.functions.comparison import sort_key_of
+from kpg.runtime.functions.numerics import checked_operation
 from kpg.runtime.functions.registry import (
     Composition,
-    Memoized,
+    MemoizedFunction,
     Overload,
     Rule,
     Signature,
-    Vector,
-    extend,
-    primitive,
-    scalar,
+    VectorFunction,
+    add_overloads,
+    register_primitive,
+    register_scalar,
 )
 from kpg.runtime.functions.type_rules import (
-    among,
+    common_result_type,
     common_type,
-    fixed,
     is_exact_or_numeric,
     is_unknown,
-    shown_type,
+    kind_rule,
+    signature_rule,
 )
 from kpg.runtime.scalar import Call, Literal
 from kpg.runtime.types import (
@@ -54,8 +54,8 @@ from kpg.runtime.types import (
     array,
     float_to_word,
 )
-from kpg.runtime.values.date_time import MOST_LSN
-from kpg.runtime.values.numeric import EXACT, rounded, scale_of, shown_scale, trimmed
+from kpg.runtime.values.date_time import MAX_LSN
+from kpg.runtime.values.numeric import EXACT, display_scale, round_to_scale, significant_scale, strip_zeros
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -65,27 +65,27 @@ BITS: Final = {Kind.SMALLINT: 16, Kind.INTEGER: 32, Kind.BIGINT: 64}
 Operation = Callable[..., Words]
 
 
-def _alike(types: tuple[Type, ...]) -> Signature | None:
-    """Two integers, brought to the wider type."""
+def _integer_pair(types: tuple[Type, ...]) -> Signature | None:
+    """Accept two integers, cast to the wider type."""
     common = common_type(types) if len(types) == 2 else None
     if common is None or not common.is_integer:
         return None
     return Signature((common, common), common)
 
 
-def _single(types: tuple[Type, ...]) -> Signature | None:
+def _single_integer(types: tuple[Type, ...]) -> Signature | None:
     return Signature(types, types[0]) if len(types) == 1 and types[0].is_integer else None
 
 
-def _shifted(types: tuple[Type, ...]) -> Signature | None:
-    """An integer, which keeps its type, and a distance."""
+def _shift_rule(types: tuple[Type, ...]) -> Signature | None:
+    """Accept an integer, which keeps its type, and a distance."""
     if len(types) != 2 or not types[0].is_integer or not (types[1].is_integer or is_unknown(types[1])):
         return None
     return Signature((types[0], INTEGER), types[0])
 
 
-def _wrapped(type_: Type, words: Words) -> Words:
-    """The lowest bits of a type's width as a signed number; the reserved words are errors."""
+def _wrap(type_: Type, words: Words) -> Words:
+    """Return the lowest bits of a type's width as a signed number. Reserved words become errors."""
     size = BITS[type_.kind]
     if size < 64:
         half = 1 << (size - 1)
@@ -93,54 +93,82 @@ def _wrapped(type_: Type, words: Words) -> Words:
     return np.where(words < MIN_WORD, ERROR, words)
 
 
-def _operation(function: Operation) -> Vector:
+def _bitwise_function(function: Operation) -> VectorFunction:
     def build(call: Call) -> Operation:
         def apply(*words: Words) -> Words:
-            return combine(_wrapped(call.type, np.asarray(function(*words), np.int64)), *words)
+            return propagate_nulls(_wrap(call.type, np.asarray(function(*words), np.int64)), *words)
 
         return apply
 
-    return Vector(build)
+    return VectorFunction(build)
 
 
-def _shift(function: Callable[[Words, Any], Words]) -> Vector:
+def _shift_function(function: Callable[[Words, Any], Words]) -> VectorFunction:
     def build(call: Call) -> Operation:
-        most = max(BITS[call.type.kind], 32) - 1
+        mask = max(BITS[call.type.kind], 32) - 1
 
         def apply(words: Words, distance: Words) -> Words:
-            return combine(_wrapped(call.type, function(words, distance & most)), words, distance)
+            return propagate_nulls(_wrap(call.type, function(words, distance & mask)), words, distance)
 
         return apply
 
-    return Vector(build)
+    return VectorFunction(build)
 
 
-def _define(name: str, accepts: str, doc: str, example: tuple[str, str], rule: Rule, how: Vector) -> None:
-    scalar(name, accepts, doc, dict([example]), Overload(rule, how))
+def _define(
+    name: str, accepts: str, doc: str, example: tuple[str, str], rule: Rule, implementation: VectorFunction
+) -> None:
+    register_scalar(name, accepts, doc, dict([example]), Overload(rule, implementation))
 
 
 _TWO = "two integers"
 _define(
-    "bitwise_and", _TWO, "The bits that both have.", ("91 & 15", "11"), _alike, _operation(np.bitwise_and)
+    "bitwise_and",
+    _TWO,
+    "The bits that both have.",
+    ("91 & 15", "11"),
+    _integer_pair,
+    _bitwise_function(np.bitwise_and),
 )
-_define("bitwise_or", _TWO, "The bits that either has.", ("32 | 3", "35"), _alike, _operation(np.bitwise_or))
-_define("bitwise_xor", _TWO, "The bits that one has.", ("17 # 5", "20"), _alike, _operation(np.bitwise_xor))
-_define("bitwise_not", "an integer", "All bits turned.", ("~1", "-2"), _single, _operation(np.bitwise_not))
+_define(
+    "bitwise_or",
+    _TWO,
+    "The bits that either has.",
+    ("32 | 3", "35"),
+    _integer_pair,
+    _bitwise_function(np.bitwise_or),
+)
+_define(
+    "bitwise_xor",
+    _TWO,
+    "The bits that one has.",
+    ("17 # 5", "20"),
+    _integer_pair,
+    _bitwise_function(np.bitwise_xor),
+)
+_define(
+    "bitwise_not",
+    "an integer",
+    "All bits turned.",
+    ("~1", "-2"),
+    _single_integer,
+    _bitwise_function(np.bitwise_not),
+)
 _define(
     "shift_left",
     "an integer and a distance",
     "The bits so many places up, those that leave the type lost; the distance is taken by its lowest bits.",
     ("1 << 4", "16"),
-    _shifted,
-    _shift(lambda words, distance: words << distance),
+    _shift_rule,
+    _shift_function(lambda words, distance: words << distance),
 )
 _define(
     "shift_right",
     "an integer and a distance",
     "The bits so many places down, with the sign.",
     ("-8 >> 1", "-4"),
-    _shifted,
-    _shift(lambda words, distance: words >> distance),
+    _shift_rule,
+    _shift_function(lambda words, distance: words >> distance),
 )
 
 
@@ -150,12 +178,12 @@ STEP: Final = np.uint64(0x9E3779B97F4A7C15)
 FACTORS: Final = ((30, np.uint64(0xBF58476D1CE4E5B9)), (27, np.uint64(0x94D049BB133111EB)))
 LAST_SHIFT: Final = np.uint64(31)
 """SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014, figure 17)."""
-DROPPED: Final = np.uint64(11)
-"""Of 64 bits a double has room for 53."""
+DROPPED_BITS: Final = np.uint64(11)
+"""Bits of 64 that a double has no room for: it holds 53."""
 
 
-def mixed(numbers: Words, salt: Words) -> Bits:
-    """64 bits of chance for each number, others for another salt."""
+def splitmix64(numbers: Words, salt: Words) -> Bits:
+    """Return 64 pseudorandom bits for each number. Another salt gives other bits."""
     with np.errstate(over="ignore"):
         bits = (numbers.view(np.uint64) + np.uint64(1)) * STEP + salt.view(np.uint64)
         for shift, factor in FACTORS:
@@ -164,16 +192,16 @@ def mixed(numbers: Words, salt: Words) -> Bits:
 
 
 def _random(numbers: Words, salt: Words) -> Words:
-    return from_doubles((mixed(numbers, salt) >> DROPPED).astype(np.float64) * 2.0**-53)
+    return from_doubles((splitmix64(numbers, salt) >> DROPPED_BITS).astype(np.float64) * 2.0**-53)
 
 
 def _random_uuid(number: int, salt: int) -> str:
-    pair = mixed(np.array([2 * number, 2 * number + 1], np.int64), np.full(2, salt, np.int64))
+    pair = splitmix64(np.array([2 * number, 2 * number + 1], np.int64), np.full(2, salt, np.int64))
     return str(uuid.UUID(bytes=pair.tobytes(), version=4))
 
 
-class Drawn:
-    """How many numbers statements that are running have asked of sequences, each by a token of its own."""
+class SequenceCalls:
+    """Numbers that running statements take from sequences, counted by a token per sequence and statement."""
 
     def __init__(self) -> None:
         self._tokens = count(1)
@@ -181,42 +209,44 @@ class Drawn:
         self._known: dict[int, dict[int, int]] = {}
 
     def begin(self) -> int:
-        """A token for one sequence in one statement."""
+        """Return a token for one sequence in one statement."""
         with self._lock:
             token = next(self._tokens)
             self._known[token] = {}
             return token
 
-    def places(self, numbers: Words, token: int) -> Words:
-        """For each row's number its place among all, from 0, in the order in which they come."""
+    def positions(self, numbers: Words, token: int) -> Words:
+        """Return each row number's position, from 0, in the order of first occurrence."""
         with self._lock:
-            known = self._known[token]
-            return np.array([known.setdefault(number, len(known)) for number in numbers.tolist()], np.int64)
+            positions = self._known[token]
+            return np.array(
+                [positions.setdefault(number, len(positions)) for number in numbers.tolist()], np.int64
+            )
 
     def end(self, token: int) -> int:
-        """How many rows there were."""
+        """Forget the token and return its number of rows."""
         with self._lock:
             return len(self._known.pop(token))
 
 
-DRAWN: Final = Drawn()
+SEQUENCE_CALLS: Final = SequenceCalls()
 
 
-def _drawn(numbers: Words, token: Words) -> Words:
-    return DRAWN.places(numbers, int(token[0])) if len(numbers) else numbers
+def _sequence_positions(numbers: Words, token: Words) -> Words:
+    return SEQUENCE_CALLS.positions(numbers, int(token[0])) if len(numbers) else numbers
 
 
-primitive("$random", Vector(lambda call: _random))
-primitive("$random_uuid", Memoized(lambda call: _random_uuid))
-primitive("$drawn", Vector(lambda call: _drawn))
+register_primitive("$random", VectorFunction(lambda call: _random))
+register_primitive("$random_uuid", MemoizedFunction(lambda call: _random_uuid))
+register_primitive("$drawn", VectorFunction(lambda call: _sequence_positions))
 
 
-LARGEST: Final = 32_177
-"""The factorials of numbers above it are beyond NUMERIC."""
+MAX_FACTORIAL: Final = 32_177
+"""Largest number whose factorial is a NUMERIC."""
 
 
-def numerics(count: int, result: Type = NUMERIC) -> Rule:
-    """So many exact numbers, as NUMERIC."""
+def numeric_arguments(count: int, result: Type = NUMERIC) -> Rule:
+    """Return a rule for ``count`` exact numbers, as NUMERIC."""
 
     def rule(types: tuple[Type, ...]) -> Signature | None:
         if len(types) != count or not all(is_unknown(t) or is_exact_or_numeric(t) for t in types):
@@ -226,57 +256,61 @@ def numerics(count: int, result: Type = NUMERIC) -> Rule:
     return rule
 
 
-def gcd_of(left: Decimal, right: Decimal) -> Decimal:
-    """The largest number that divides both."""
+def numeric_gcd(left: Decimal, right: Decimal) -> Decimal:
+    """Return the largest number that divides both."""
     if left.is_infinite() or right.is_infinite():
         return Decimal("NaN")
-    scale = max(shown_scale(left), shown_scale(right))
+    scale = max(display_scale(left), display_scale(right))
     whole = math.gcd(int(left.scaleb(scale, EXACT)), int(right.scaleb(scale, EXACT)))
     return Decimal(whole).scaleb(-scale, EXACT)
 
 
-def lcm_of(left: Decimal, right: Decimal) -> Decimal:
-    """The smallest number that both divide."""
+def numeric_lcm(left: Decimal, right: Decimal) -> Decimal:
+    """Return the smallest number that both divide."""
     if left.is_infinite() or right.is_infinite():
         return Decimal("NaN")
-    scale = max(shown_scale(left), shown_scale(right))
+    scale = max(display_scale(left), display_scale(right))
     whole = math.lcm(int(left.scaleb(scale, EXACT)), int(right.scaleb(scale, EXACT)))
     return Decimal(whole).scaleb(-scale, EXACT)
 
 
-def _two(
-    name: str, doc: str, examples: dict[str, str], whole: Callable[[int, int], int], exact: object
+def _register_number_pair(
+    name: str, doc: str, examples: dict[str, str], on_integers: Callable[[int, int], int], on_numerics: object
 ) -> None:
-    assert callable(exact)
-    scalar(
+    assert callable(on_numerics)
+    register_scalar(
         name,
         "two exact numbers",
         doc,
         examples,
-        Overload(_alike, Memoized(lambda call: whole)),
-        Overload(numerics(2), Memoized(lambda call: careful(exact))),
+        Overload(_integer_pair, MemoizedFunction(lambda call: on_integers)),
+        Overload(numeric_arguments(2), MemoizedFunction(lambda call: checked_operation(on_numerics))),
     )
 
 
-_two("gcd", "The largest number that divides both.", {"gcd(1071, 462)": "21"}, math.gcd, gcd_of)
-_two("lcm", "The smallest number that both divide.", {"lcm(1071, 462)": "23562"}, math.lcm, lcm_of)
+_register_number_pair(
+    "gcd", "The largest number that divides both.", {"gcd(1071, 462)": "21"}, math.gcd, numeric_gcd
+)
+_register_number_pair(
+    "lcm", "The smallest number that both divide.", {"lcm(1071, 462)": "23562"}, math.lcm, numeric_lcm
+)
 
 
 def factorial(number: int) -> Decimal:
     """The product of the numbers from 1 to the number."""
     if number < 0:
         raise ValueError("factorial of a negative number is undefined")
-    if number > LARGEST:
+    if number > MAX_FACTORIAL:
         raise ValueError("value overflows numeric format")
     return Decimal(math.factorial(number))
 
 
-scalar(
+register_scalar(
     "factorial",
     "an integer",
     factorial.__doc__ or "",
     {"factorial(5)": "120"},
-    Overload(fixed(NUMERIC, BIGINT), Memoized(lambda call: factorial)),
+    Overload(signature_rule(NUMERIC, BIGINT), MemoizedFunction(lambda call: factorial)),
 )
 
 
@@ -286,20 +320,23 @@ def quotient(left: Decimal, right: Decimal) -> Decimal:
         raise ZeroDivisionError
     if left.is_infinite():
         return Decimal("NaN") if right.is_infinite() else left * int(Decimal(1).copy_sign(right))
-    return Decimal(0) if right.is_infinite() else rounded(EXACT.divide_int(left, right), 0)
+    return Decimal(0) if right.is_infinite() else round_to_scale(EXACT.divide_int(left, right), 0)
 
 
-scalar(
+register_scalar(
     "whole_quotient",
     "two exact numbers (in SQL it is called div)",
     quotient.__doc__ or "",
     {"div(9, 4)": "2", "div(-9, 4)": "-2"},
-    Overload(numerics(2), Memoized(lambda call: careful(quotient))),
+    Overload(numeric_arguments(2), MemoizedFunction(lambda call: checked_operation(quotient))),
 )
 
 
-def bucket(value: float, low: float, high: float, count: int) -> int:
-    """The number of the bucket, of so many between two bounds, that a value is in."""
+def width_bucket(value: float, low: float, high: float, count: int) -> int:
+    """Return the number of the bucket of a value, from 1, of ``count`` equal buckets between two bounds.
+
+    It is 0 before the first bucket, and ``count + 1`` after the last.
+    """
     if count <= 0:
         raise ValueError("count must be greater than zero")
     if any(map(math.isnan, (value, low, high))):
@@ -317,57 +354,63 @@ def bucket(value: float, low: float, high: float, count: int) -> int:
     return int(abs(value - low) * count / abs(high - low)) + 1
 
 
-def _exact_bucket(value: Decimal, low: Decimal, high: Decimal, count: int) -> int:
+def _numeric_width_bucket(value: Decimal, low: Decimal, high: Decimal, count: int) -> int:
     if not all(one.is_finite() for one in (value, low, high)):
-        return bucket(float(value), float(low), float(high), count)
+        return width_bucket(float(value), float(low), float(high), count)
     if count <= 0 or low == high or not min(low, high) <= value <= max(low, high):
-        return bucket(float(value), float(low), float(high), count)
+        return width_bucket(float(value), float(low), float(high), count)
     if value == high:
         return count + 1
     return int(EXACT.divide_int(abs(value - low) * count, abs(high - low))) + 1
 
 
-def _buckets(types: tuple[Type, ...]) -> Signature | None:
-    if len(types) != 4 or numerics(3)(types[:3]) is None or not (types[3].is_integer or is_unknown(types[3])):
+def _width_bucket_rule(types: tuple[Type, ...]) -> Signature | None:
+    if (
+        len(types) != 4
+        or numeric_arguments(3)(types[:3]) is None
+        or not (types[3].is_integer or is_unknown(types[3]))
+    ):
         return None
     return Signature((NUMERIC, NUMERIC, NUMERIC, INTEGER), INTEGER)
 
 
-def _among_bounds(types: tuple[Type, ...]) -> Signature | None:
-    """A value and an array of lower bounds."""
+def _thresholds_rule(types: tuple[Type, ...]) -> Signature | None:
+    """Accept a value and an array of lower bounds."""
     if len(types) != 2 or types[1].kind is not Kind.ARRAY:
         return None
-    joint = shown_type((types[0], types[1].parts[0]))
+    joint = common_result_type((types[0], types[1].parts[0]))
     return None if joint is None or joint.kind is Kind.ARRAY else Signature((joint, array(joint)), INTEGER)
 
 
-def _bound_below(call: Call) -> Callable[[Any, Any], int]:
+def _threshold_bucket(call: Call) -> Callable[[Any, Any], int]:
 
-    key = key_of(call.args[0].type)
+    key = sort_key_of(call.args[0].type)
 
-    def place(value: Any, bounds: Any) -> int:
+    def find_bucket(value: Any, bounds: Any) -> int:
         if None in bounds.items:
             raise ValueError("thresholds array must not contain NULLs")
         if len(bounds.shape) > 1:
             raise ValueError("thresholds must be one-dimensional array")
         return bisect_right([key(one) for one in bounds.items], key(value))
 
-    return place
+    return find_bucket
 
 
-scalar(
+register_scalar(
     "width_bucket",
     "a number, two bounds and how many buckets lie between them, or a value and an array of lower bounds",
     "The bucket that the number is in, from 1 on; 0 below the first, one more than there are above the last.",
     {"width_bucket(5.35, 0.024, 10.06, 5)": "3", "width_bucket(11, 10, 0, 5)": "0"},
-    Overload(_among_bounds, Memoized(_bound_below)),
-    Overload(_buckets, Memoized(lambda call: _exact_bucket)),
-    Overload(fixed(INTEGER, DOUBLE, DOUBLE, DOUBLE, INTEGER), Memoized(lambda call: bucket)),
+    Overload(_thresholds_rule, MemoizedFunction(_threshold_bucket)),
+    Overload(_width_bucket_rule, MemoizedFunction(lambda call: _numeric_width_bucket)),
+    Overload(
+        signature_rule(INTEGER, DOUBLE, DOUBLE, DOUBLE, INTEGER), MemoizedFunction(lambda call: width_bucket)
+    ),
 )
 
 
-def _decimal(result: Type) -> Rule:
-    """A DECIMAL, whose digits behind the point its type says."""
+def _exact_rule(result: Type) -> Rule:
+    """Return a rule for an exact number. Its type has the number of digits behind the point."""
 
     def rule(types: tuple[Type, ...]) -> Signature | None:
         fits = len(types) == 1 and types[0].is_exact
@@ -376,69 +419,72 @@ def _decimal(result: Type) -> Rule:
     return rule
 
 
-def _own_scale(value: Decimal) -> int | None:
-    """NULL of NaN and the infinities."""
-    return shown_scale(value) if value.is_finite() else None
+def _display_scale(value: Decimal) -> int | None:
+    """Return the display scale, or NULL for NaN and the infinities."""
+    return display_scale(value) if value.is_finite() else None
 
 
-scalar(
+register_scalar(
     "scale",
     "an exact number",
     "How many digits behind the point it has: of a DECIMAL as many as its type says.",
     {"scale(8.4100)": "4", "scale(8)": "0"},
-    Overload(_decimal(INTEGER), Memoized(lambda call: lambda value: call.args[0].type.scale)),
-    Overload(numerics(1, INTEGER), Memoized(lambda call: _own_scale)),
+    Overload(_exact_rule(INTEGER), MemoizedFunction(lambda call: lambda value: call.args[0].type.scale)),
+    Overload(numeric_arguments(1, INTEGER), MemoizedFunction(lambda call: _display_scale)),
 )
 
 
-def least_scale(value: Decimal) -> int:
+def min_scale(value: Decimal) -> int:
     """How many digits behind the point are needed for the number."""
-    return scale_of(value)
+    return significant_scale(value)
 
 
-scalar(
+register_scalar(
     "min_scale",
     "an exact number",
-    least_scale.__doc__ or "",
+    min_scale.__doc__ or "",
     {"min_scale(8.4100)": "2"},
-    Overload(numerics(1, INTEGER), Memoized(lambda call: least_scale)),
+    Overload(numeric_arguments(1, INTEGER), MemoizedFunction(lambda call: min_scale)),
 )
-scalar(
+register_scalar(
     "trim_scale",
     "an exact number",
     "The number without zeros at the end.",
     {"trim_scale(8.4100)": "8.41"},
-    Overload(numerics(1), Memoized(lambda call: trimmed)),
+    Overload(numeric_arguments(1), MemoizedFunction(lambda call: strip_zeros)),
 )
 
 
-OF = frozenset({Kind.PG_LSN})
+LSN_KINDS = frozenset({Kind.PG_LSN})
 
 
-def _plain(code: Callable[..., object]) -> Memoized:
-    return Memoized(lambda call: code)
+def _memoize(code: Callable[..., object]) -> MemoizedFunction:
+    return MemoizedFunction(lambda call: code)
 
 
-def moved(place: int, by: Decimal) -> int:
-    """The place so many bytes on."""
-    if not by.is_finite():
+def move_lsn(lsn: int, offset: Decimal) -> int:
+    """Return the LSN moved by a number of bytes."""
+    if not offset.is_finite():
         raise ValueError("cannot add NaN to pg_lsn")
-    found = place + int(by.to_integral_value(ROUND_HALF_UP))
-    if not 0 <= found < MOST_LSN:
+    result = lsn + int(offset.to_integral_value(ROUND_HALF_UP))
+    if not 0 <= result < MAX_LSN:
         raise ValueError("pg_lsn out of range")
-    return found
+    return result
 
 
 for _name, _args, _code in (
-    ("add", (PG_LSN, NUMERIC), moved),
-    ("add", (NUMERIC, PG_LSN), lambda by, place: moved(place, by)),
-    ("sub", (PG_LSN, NUMERIC), lambda place, by: moved(place, -by)),
+    ("add", (PG_LSN, NUMERIC), move_lsn),
+    ("add", (NUMERIC, PG_LSN), lambda by, place: move_lsn(place, by)),
+    ("sub", (PG_LSN, NUMERIC), lambda place, by: move_lsn(place, -by)),
 ):
-    extend(_name, "PG_LSN", Overload(among(OF, PG_LSN, *_args), _plain(_code)))
-extend(
+    add_overloads(_name, "PG_LSN", Overload(kind_rule(LSN_KINDS, PG_LSN, *_args), _memoize(_code)))
+add_overloads(
     "sub",
     "PG_LSN",
-    Overload(among(OF, NUMERIC, PG_LSN, PG_LSN), Memoized(lambda call: lambda x, y: Decimal(x - y))),
+    Overload(
+        kind_rule(LSN_KINDS, NUMERIC, PG_LSN, PG_LSN),
+        MemoizedFunction(lambda call: lambda x, y: Decimal(x - y)),
+    ),
 )
 
 
@@ -449,31 +495,31 @@ ASIN_HALF: Final = math.asin(0.5)
 ACOS_HALF: Final = math.acos(0.5)
 ATAN_ONE: Final = math.atan(1.0)
 
-_one = fixed(DOUBLE, DOUBLE)
-_trigonometry_two = fixed(DOUBLE, DOUBLE, DOUBLE)
+_one_double = signature_rule(DOUBLE, DOUBLE)
+_two_doubles = signature_rule(DOUBLE, DOUBLE, DOUBLE)
 
 
-def _sin_first(x: float) -> float:
-    """Of 0 to 90 degrees."""
+def _sin_first_quadrant(x: float) -> float:
+    """Return the sine of 0 to 90 degrees."""
     return math.sin(x * RADIAN) / SIN_30 / 2 if x <= 30 else _cos_small(90 - x)
 
 
 def _cos_small(x: float) -> float:
-    """Of 0 to 60 degrees."""
+    """Return the cosine of 0 to 60 degrees."""
     return 1 - (1 - math.cos(x * RADIAN)) / ONE_MINUS_COS_60 / 2
 
 
-def _cos_first(x: float) -> float:
-    """Of 0 to 90 degrees."""
+def _cos_first_quadrant(x: float) -> float:
+    """Return the cosine of 0 to 90 degrees."""
     return _cos_small(x) if x <= 60 else math.sin((90 - x) * RADIAN) / SIN_30 / 2
 
 
-TAN_45: Final = _sin_first(45) / _cos_first(45)
-COT_45: Final = _cos_first(45) / _sin_first(45)
+TAN_45: Final = _sin_first_quadrant(45) / _cos_first_quadrant(45)
+COT_45: Final = _cos_first_quadrant(45) / _sin_first_quadrant(45)
 
 
-def _turned(x: float) -> tuple[float, int, int]:
-    """An angle's counterpart of 0 to 90 degrees, and the signs of its sine and cosine."""
+def _reduce_angle(x: float) -> tuple[float, int, int]:
+    """Return the reference angle of 0 to 90 degrees, and the signs of the sine and cosine."""
     x = math.fmod(x, 360.0)
     sine = cosine = 1
     if x < 0:
@@ -487,45 +533,49 @@ def _turned(x: float) -> tuple[float, int, int]:
 
 def sind(x: float) -> float:
     """The sine of degrees."""
-    angle, sign, _ = _turned(x)
-    return sign * _sin_first(angle)
+    angle, sign, _ = _reduce_angle(x)
+    return sign * _sin_first_quadrant(angle)
 
 
 def cosd(x: float) -> float:
     """The cosine of degrees."""
-    angle, _, sign = _turned(x)
-    return sign * _cos_first(angle)
+    angle, _, sign = _reduce_angle(x)
+    return sign * _cos_first_quadrant(angle)
 
 
 def tand(x: float) -> float:
     """The tangent of degrees; infinite at 90."""
-    angle, sine, cosine = _turned(x)
-    return _over(sine * cosine * _sin_first(angle), _cos_first(angle)) / TAN_45
+    angle, sine, cosine = _reduce_angle(x)
+    return (
+        _divide_or_infinity(sine * cosine * _sin_first_quadrant(angle), _cos_first_quadrant(angle)) / TAN_45
+    )
 
 
 def cotd(x: float) -> float:
     """The cotangent of degrees; infinite at 0."""
-    angle, sine, cosine = _turned(x)
-    return _over(sine * cosine * _cos_first(angle), _sin_first(angle)) / COT_45
+    angle, sine, cosine = _reduce_angle(x)
+    return (
+        _divide_or_infinity(sine * cosine * _cos_first_quadrant(angle), _sin_first_quadrant(angle)) / COT_45
+    )
 
 
-def _over(value: float, divisor: float) -> float:
+def _divide_or_infinity(value: float, divisor: float) -> float:
     return value / divisor if divisor else math.copysign(math.inf, value)
 
 
-def _asin_first(x: float) -> float:
+def _asin_nonnegative(x: float) -> float:
     return math.asin(x) / ASIN_HALF * 30 if x <= 0.5 else 90 - math.acos(x) / ACOS_HALF * 60
 
 
 def asind(x: float) -> float:
     """The angle of a sine, in degrees."""
-    return math.copysign(_asin_first(abs(x)), x)
+    return math.copysign(_asin_nonnegative(abs(x)), x)
 
 
 def acosd(x: float) -> float:
     """The angle of a cosine, in degrees."""
     if x < 0:
-        return 90 + _asin_first(-x)
+        return 90 + _asin_nonnegative(-x)
     return 90 - math.asin(x) / ASIN_HALF * 30 if x <= 0.5 else math.acos(x) / ACOS_HALF * 60
 
 
@@ -535,7 +585,7 @@ def atand(x: float) -> float:
 
 
 def atan2d(y: float, x: float) -> float:
-    """The angle of a point, y before x, in degrees."""
+    """Return the angle of the point (x, y) in degrees."""
     return math.atan2(y, x) / ATAN_ONE * 45
 
 
@@ -546,15 +596,21 @@ def atanh(x: float) -> float:
 
 def cot(x: float) -> float:
     """The cotangent of radians; infinite at 0."""
-    return _over(1.0, math.tan(x))
+    return _divide_or_infinity(1.0, math.tan(x))
 
 
-def _vector(name: str, doc: str, example: tuple[str, str], function: Callable[..., Words]) -> None:
-    scalar(name, "a number", doc, dict([example]), Overload(_one, Vector(lambda call: function)))
+def _register_vector(name: str, doc: str, example: tuple[str, str], function: Callable[..., Words]) -> None:
+    register_scalar(
+        name, "a number", doc, dict([example]), Overload(_one_double, VectorFunction(lambda call: function))
+    )
 
 
-def _python(name: str, doc: str, example: tuple[str, str], function: Callable[[float], float]) -> None:
-    scalar(name, "a number", doc, dict([example]), Overload(_one, Memoized(lambda call: function)))
+def _register_python(
+    name: str, doc: str, example: tuple[str, str], function: Callable[[float], float]
+) -> None:
+    register_scalar(
+        name, "a number", doc, dict([example]), Overload(_one_double, MemoizedFunction(lambda call: function))
+    )
 
 
 for _trigonometry_name, _doc, _example, _function in (
@@ -570,9 +626,9 @@ for _trigonometry_name, _doc, _example, _function in (
     ("degrees", "Radians as degrees.", ("degrees(0)", "0e0"), np.degrees),
     ("radians", "Degrees as radians.", ("radians(0)", "0e0"), np.radians),
 ):
-    _vector(_trigonometry_name, _doc, _example, arithmetic.on_doubles(_function))
-_vector("sinh", "Hyperbolic sine.", ("sinh(0)", "0e0"), arithmetic.unbounded(np.sinh))
-_vector("cosh", "Hyperbolic cosine.", ("cosh(0)", "1e0"), arithmetic.unbounded(np.cosh))
+    _register_vector(_trigonometry_name, _doc, _example, arithmetic.lift_doubles(_function))
+_register_vector("sinh", "Hyperbolic sine.", ("sinh(0)", "0e0"), arithmetic.lift_unbounded(np.sinh))
+_register_vector("cosh", "Hyperbolic cosine.", ("cosh(0)", "1e0"), arithmetic.lift_unbounded(np.cosh))
 
 for _trigonometry_name, _example, _trigonometry_plain in (
     ("sind", ("sind(30)", "0.5e0"), sind),
@@ -585,29 +641,29 @@ for _trigonometry_name, _example, _trigonometry_plain in (
     ("cot", ("cot(1) - 1 / tan(1)", "0e0"), cot),
     ("atanh", ("atanh(0)", "0e0"), atanh),
 ):
-    _python(_trigonometry_name, _trigonometry_plain.__doc__ or "", _example, _trigonometry_plain)
+    _register_python(_trigonometry_name, _trigonometry_plain.__doc__ or "", _example, _trigonometry_plain)
 
-_python("erf", "The error function.", ("erf(0)", "0e0"), math.erf)
-_python("erfc", "1 less the error function.", ("erfc(0)", "1e0"), math.erfc)
+_register_python("erf", "The error function.", ("erf(0)", "0e0"), math.erf)
+_register_python("erfc", "1 less the error function.", ("erfc(0)", "1e0"), math.erfc)
 
-scalar(
+register_scalar(
     "atan2",
     "two numbers",
     "The angle of a point, y before x, in radians.",
     {"atan2(0, 1)": "0e0"},
-    Overload(_trigonometry_two, Vector(lambda call: arithmetic.on_doubles(np.arctan2))),
+    Overload(_two_doubles, VectorFunction(lambda call: arithmetic.lift_doubles(np.arctan2))),
 )
-scalar(
+register_scalar(
     "atan2d",
     "two numbers",
     "The angle of a point, y before x, in degrees.",
     {"atan2d(1, 0)": "90e0"},
-    Overload(_trigonometry_two, Memoized(lambda call: atan2d)),
+    Overload(_two_doubles, MemoizedFunction(lambda call: atan2d)),
 )
-scalar(
+register_scalar(
     "pi",
     "nothing",
     "The number pi.",
     {"pi()": "3.141592653589793e0"},
-    Overload(fixed(DOUBLE), Composition(lambda call: Literal(float_to_word(math.pi), DOUBLE))),
+    Overload(signature_rule(DOUBLE), Composition(lambda call: Literal(float_to_word(math.pi), DOUBLE))),
 )

@@ -1,21 +1,21 @@
-"""Functions of regular expressions, and SIMILAR TO."""
+"""Regular expression functions and SIMILAR TO."""
 
 import re
 from collections.abc import Callable
 from typing import Final
 
-from kpg.runtime.functions.regex import Regexp, compile_posix, similar
-from kpg.runtime.functions.registry import Memoized, Overload, Rule, scalar
-from kpg.runtime.functions.set_returning_functions import groups, regexp_split
-from kpg.runtime.functions.type_rules import fixed
+from kpg.runtime.functions.regex import Regexp, compile_posix, compile_similar
+from kpg.runtime.functions.registry import MemoizedFunction, Overload, Rule, register_scalar
+from kpg.runtime.functions.set_returning_functions import match_groups, regexp_split
+from kpg.runtime.functions.type_rules import signature_rule
 from kpg.runtime.types import BOOLEAN, INTEGER, TEXT, Type, array
-from kpg.runtime.values.arrays import Array, of
+from kpg.runtime.values.arrays import Array, array_of
 
 REFERENCE: Final = re.compile(r"\\(.?)", re.DOTALL)
 
 
-def _types(result: Type, *lists: tuple[Type, ...]) -> list[Rule]:
-    return [fixed(result, *types) for types in lists]
+def _rules(result: Type, *lists: tuple[Type, ...]) -> list[Rule]:
+    return [signature_rule(result, *types) for types in lists]
 
 
 def _define(
@@ -26,87 +26,92 @@ def _define(
     rules: list[Rule],
     code: Callable[..., object],
 ) -> None:
-    scalar(name, accepts, doc, examples, *(Overload(rule, Memoized(lambda call: code)) for rule in rules))
+    register_scalar(
+        name, accepts, doc, examples, *(Overload(rule, MemoizedFunction(lambda call: code)) for rule in rules)
+    )
 
 
-def _without_all(options: str, name: str) -> str:
+def _reject_global(options: str, name: str) -> str:
     if "g" in options:
         raise ValueError(f'{name}() does not support the "global" option')
     return options
 
 
-def like(string: str, pattern: str, options: str = "") -> bool:
-    """Whether the expression matches anywhere in the text."""
-    return compile_posix(pattern, _without_all(options, "regexp_like")).python.search(string) is not None
+def regexp_like(string: str, pattern: str, options: str = "") -> bool:
+    """Check whether the expression matches anywhere in the text."""
+    return compile_posix(pattern, _reject_global(options, "regexp_like")).python.search(string) is not None
 
 
-def like_any_case(string: str, pattern: str) -> bool:
-    """Whether the expression matches anywhere in the text, letters of both cases being the same."""
+def regexp_imatch(string: str, pattern: str) -> bool:
+    """Check whether the expression matches anywhere in the text, ignoring case."""
     return compile_posix(pattern, "i").python.search(string) is not None
 
 
-def replace(string: str, pattern: str, new: str, *more: object) -> str:
-    """Matches replaced: by options, or from a place on, the n-th or all (0), and options."""
-    start, number, options = 1, 1, ""
+def regexp_replace(string: str, pattern: str, new: str, *more: object) -> str:
+    """Replace matches.
+
+    The last arguments are options, or a start, a number n (0 for all matches) and options.
+    """
+    start, ordinal, options = 1, 1, ""
     match more:
         case (str() as letters,):
-            number, options = (0 if "g" in letters else 1), letters.replace("g", "")
+            ordinal, options = (0 if "g" in letters else 1), letters.replace("g", "")
         case (int() as start,):
             pass
-        case (int() as start, int() as number):
+        case (int() as start, int() as ordinal):
             pass
-        case (int() as start, int() as number, str() as letters):
+        case (int() as start, int() as ordinal, str() as letters):
             options = letters.replace("g", "")
-    _check(start, "start")
-    if number < 0:
+    _check_minimum(start, "start")
+    if ordinal < 0:
         raise ValueError('invalid value for parameter "n"')
     expression = compile_posix(pattern, options)
     result, end = [string[: start - 1]], start - 1
     for count, found in enumerate(expression.matches(string, start - 1), 1):
-        if number in (0, count):
-            result += [string[end : found.start()], expanded(new, found)]
+        if ordinal in (0, count):
+            result += [string[end : found.start()], expand_replacement(new, found)]
             end = found.end()
-        if count == number:
+        if count == ordinal:
             break
     return "".join((*result, string[end:]))
 
 
-def expanded(new: str, found: re.Match[str]) -> str:
-    """The new text with what was matched in place of ``\\&`` and ``\\1`` to ``\\9``."""
+def expand_replacement(replacement: str, source: re.Match[str]) -> str:
+    r"""Return the replacement text with ``\&`` and ``\1`` to ``\9`` replaced by the match and its groups."""
 
-    def one(reference: re.Match[str]) -> str:
-        what = reference[1]
-        if what == "&":
-            return found[0]
-        if what in "123456789" and what:
-            return (found[int(what)] or "") if int(what) <= found.re.groups else ""
-        return "\\" if what in ("\\", "") else "\\" + what
+    def expand(reference: re.Match[str]) -> str:
+        name = reference[1]
+        if name == "&":
+            return source[0]
+        if name in "123456789" and name:
+            return (source[int(name)] or "") if int(name) <= source.re.groups else ""
+        return "\\" if name in ("\\", "") else "\\" + name
 
-    return REFERENCE.sub(one, new)
+    return REFERENCE.sub(expand, replacement)
 
 
-def _check(value: int, name: str, least: int = 1) -> None:
+def _check_minimum(value: int, name: str, least: int = 1) -> None:
     if value < least:
         raise ValueError(f'invalid value for parameter "{name}": {value}')
 
 
-def count(string: str, pattern: str, start: int = 1, options: str = "") -> int:
-    """How often the expression matches."""
-    _check(start, "start")
-    expression = compile_posix(pattern, _without_all(options, "regexp_count"))
+def regexp_count(string: str, pattern: str, start: int = 1, options: str = "") -> int:
+    """Count the matches of the expression."""
+    _check_minimum(start, "start")
+    expression = compile_posix(pattern, _reject_global(options, "regexp_count"))
     return sum(1 for _ in expression.matches(string, start - 1))
 
 
-def _nth(expression: Regexp, string: str, start: int, number: int) -> re.Match[str] | None:
-    _check(start, "start")
-    _check(number, "n")
+def _nth_match(expression: Regexp, string: str, start: int, number: int) -> re.Match[str] | None:
+    _check_minimum(start, "start")
+    _check_minimum(number, "n")
     for place, found in enumerate(expression.matches(string, start - 1), 1):
         if place == number:
             return found
     return None
 
 
-def where(
+def regexp_instr(
     string: str,
     pattern: str,
     start: int = 1,
@@ -115,51 +120,55 @@ def where(
     options: str = "",
     group: int = 0,
 ) -> int:
-    """Where the n-th match, or a part of it, begins, or what follows it; 0 if there is none."""
+    """Return the position of the n-th match or a group of it, or behind it; 0 if there is none."""
     if end not in (0, 1):
         raise ValueError(f'invalid value for parameter "endoption": {end}')
-    _check(group, "subexpr", 0)
-    found = _nth(compile_posix(pattern, _without_all(options, "regexp_instr")), string, start, number)
-    if found is None or group > found.re.groups or found.start(group) < 0:
+    _check_minimum(group, "subexpr", 0)
+    result = _nth_match(
+        compile_posix(pattern, _reject_global(options, "regexp_instr")), string, start, number
+    )
+    if result is None or group > result.re.groups or result.start(group) < 0:
         return 0
-    return (found.end(group) if end else found.start(group)) + 1
+    return (result.end(group) if end else result.start(group)) + 1
 
 
-def part(
+def regexp_substr(
     string: str, pattern: str, start: int = 1, number: int = 1, options: str = "", group: int = 0
 ) -> str | None:
-    """The n-th match, or a part of it; NULL if there is none."""
-    _check(group, "subexpr", 0)
-    found = _nth(compile_posix(pattern, _without_all(options, "regexp_substr")), string, start, number)
-    return None if found is None or group > found.re.groups else found[group]
+    """Return the n-th match or a group of it; NULL if there is none."""
+    _check_minimum(group, "subexpr", 0)
+    result = _nth_match(
+        compile_posix(pattern, _reject_global(options, "regexp_substr")), string, start, number
+    )
+    return None if result is None or group > result.re.groups else result[group]
 
 
 def substring(string: str, pattern: str) -> str | None:
-    """What the expression matches first, or its first part in parentheses; NULL if there is nothing."""
-    found = compile_posix(pattern).search(string)
-    return None if found is None else found[1 if found.re.groups else 0]
+    """Return the first match, or its first group; NULL if there is none."""
+    result = compile_posix(pattern).search(string)
+    return None if result is None else result[1 if result.re.groups else 0]
 
 
 def is_similar(string: str, pattern: str, escape: str = "\\") -> bool:
-    """Whether the whole text matches a pattern of SIMILAR TO."""
-    return similar(pattern, escape).python.search(string) is not None
+    """Check whether the whole text matches a SIMILAR TO pattern."""
+    return compile_similar(pattern, escape).python.search(string) is not None
 
 
-def similar_part(string: str, pattern: str, escape: str = "\\") -> str | None:
-    """What the middle part of a pattern of SIMILAR TO matches; NULL if the text does not match."""
-    found = similar(pattern, escape).search(string)
-    return None if found is None else found[1 if found.re.groups else 0]
+def similar_substring(string: str, pattern: str, escape: str = "\\") -> str | None:
+    """Return the match of the middle part of a SIMILAR TO pattern; NULL if the text does not match."""
+    result = compile_similar(pattern, escape).search(string)
+    return None if result is None else result[1 if result.re.groups else 0]
 
 
-def match(string: str, pattern: str, options: str = "") -> Array | None:
-    """What the parts of the expression in parentheses match first, or the whole; NULL if nothing does."""
-    found = compile_posix(pattern, _without_all(options, "regexp_match")).search(string)
-    return None if found is None else groups(found)
+def regexp_match(string: str, pattern: str, options: str = "") -> Array | None:
+    """Return the groups of the first match, or the whole match; NULL if there is none."""
+    result = compile_posix(pattern, _reject_global(options, "regexp_match")).search(string)
+    return None if result is None else match_groups(result)
 
 
-def split_to_array(string: str, pattern: str, options: str = "") -> Array:
-    """The parts of the text between matches."""
-    return of(regexp_split(string, pattern, options))
+def regexp_split_to_array(string: str, pattern: str, options: str = "") -> Array:
+    """Return the parts of the text between matches."""
+    return array_of(regexp_split(string, pattern, options))
 
 
 _S, _N = TEXT, INTEGER
@@ -168,32 +177,32 @@ _define(
     "text, a regular expression and optionally options",
     "What the parts of the expression in parentheses match first, or all of it, as an array.",
     {"regexp_match('foobarbequebaz', '(bar)(beque)')": "'{bar,beque}'::text[]"},
-    _types(array(TEXT), (_S, _S), (_S, _S, _S)),
-    match,
+    _rules(array(TEXT), (_S, _S), (_S, _S, _S)),
+    regexp_match,
 )
 _define(
     "regexp_split_to_array",
     "text, a regular expression and optionally options",
     "The parts of the text between matches, as an array.",
     {"regexp_split_to_array('hello world', '\\s+')": "'{hello,world}'::text[]"},
-    _types(array(TEXT), (_S, _S), (_S, _S, _S)),
-    split_to_array,
+    _rules(array(TEXT), (_S, _S), (_S, _S, _S)),
+    regexp_split_to_array,
 )
 _define(
     "regexp_like",
     "text, a regular expression and optionally options",
     "Whether the expression matches anywhere in the text.",
     {"regexp_like('Hello World', 'world$', 'i')": "TRUE", "'abc' ~ 'b.'": "TRUE", "'abc' ~ '^b'": "FALSE"},
-    _types(BOOLEAN, (_S, _S), (_S, _S, _S)),
-    like,
+    _rules(BOOLEAN, (_S, _S), (_S, _S, _S)),
+    regexp_like,
 )
 _define(
     "regexp_imatch",
     "text and a regular expression",
     "Whether the expression matches anywhere in the text, in upper or lower case.",
     {"'Thomas' ~* 'T.*MA'": "TRUE"},
-    _types(BOOLEAN, (_S, _S)),
-    like_any_case,
+    _rules(BOOLEAN, (_S, _S)),
+    regexp_imatch,
 )
 _define(
     "regexp_replace",
@@ -203,41 +212,41 @@ _define(
         "regexp_replace('Thomas', '.[mN]a.', 'M')": "'ThM'",
         "regexp_replace('foobarbaz', 'b(..)', 'X\\1Y', 'g')": "'fooXarYXazY'",
     },
-    _types(
+    _rules(
         TEXT, (_S, _S, _S), (_S, _S, _S, _S), (_S, _S, _S, _N), (_S, _S, _S, _N, _N), (_S, _S, _S, _N, _N, _S)
     ),
-    replace,
+    regexp_replace,
 )
 _define(
     "regexp_count",
     "text, a regular expression, and optionally a place to start at and options",
     "How often the expression matches.",
     {"regexp_count('ABCABCAXYaxy', 'A.', 1, 'i')": "4"},
-    _types(INTEGER, (_S, _S), (_S, _S, _N), (_S, _S, _N, _S)),
-    count,
+    _rules(INTEGER, (_S, _S), (_S, _S, _N), (_S, _S, _N, _S)),
+    regexp_count,
 )
 _define(
     "regexp_instr",
     "text, a regular expression, and optionally a place, a number, 1 for the end, options and a part",
     "Where the n-th match begins, or ends; 0 if there is none.",
     {"regexp_instr('ABCDEF', 'C(.)(..)', 1, 1, 0, 'i', 2)": "5"},
-    _types(INTEGER, *(((_S, _S, _N, _N, _N, _S, _N)[:size]) for size in range(2, 8))),
-    where,
+    _rules(INTEGER, *(((_S, _S, _N, _N, _N, _S, _N)[:size]) for size in range(2, 8))),
+    regexp_instr,
 )
 _define(
     "regexp_substr",
     "text, a regular expression, and optionally a place, a number, options and a part",
     "The n-th match, or a part of it; NULL if there is none.",
     {"regexp_substr('ABCDEF', 'C(.)(..)', 1, 1, 'i', 2)": "'EF'", "regexp_substr('a', 'x')": "NULL"},
-    _types(TEXT, *(((_S, _S, _N, _N, _S, _N)[:size]) for size in range(2, 7))),
-    part,
+    _rules(TEXT, *(((_S, _S, _N, _N, _S, _N)[:size]) for size in range(2, 7))),
+    regexp_substr,
 )
 _define(
     "similar_to",
     "text, a pattern and optionally an escape character",
     "Whether the whole text matches: % is any string, _ any character, the rest a regular expression.",
     {"'abc' SIMILAR TO '%(b|d)%'": "TRUE", "'abc' SIMILAR TO 'a'": "FALSE"},
-    _types(BOOLEAN, (_S, _S), (_S, _S, _S)),
+    _rules(BOOLEAN, (_S, _S), (_S, _S, _S)),
     is_similar,
 )
 _define(
@@ -245,6 +254,6 @@ _define(
     'text, a pattern of SIMILAR TO with its middle between #" if # is the escape character',
     "What the middle of the pattern matches.",
     {"substring('foobar' SIMILAR '%#\"o_b#\"%' ESCAPE '#')": "'oob'"},
-    _types(TEXT, (_S, _S), (_S, _S, _S)),
-    similar_part,
+    _rules(TEXT, (_S, _S), (_S, _S, _S)),
+    similar_substring,
 )

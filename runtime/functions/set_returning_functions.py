@@ -1,7 +1,7 @@
 """Set-returning functions over the parts of a value (arrays, texts, JSON), and ``generate_series``.
 
-The columns of ``json_to_record`` and similar functions come from the column definition list of the call;
-those of ``json_populate_record`` and similar functions are the fields of the row argument.
+The columns of ``json_to_record`` and similar functions come from the column definition list of the
+call. Those of ``json_populate_record`` and similar functions are the fields of the row argument.
 """
 
 import calendar
@@ -15,7 +15,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kpg.runtime.functions.regex import compile_posix
-from kpg.runtime.functions.table_functions import Listing, RowOverload, RowRule, RowSignature, Series, rows
+from kpg.runtime.functions.table_functions import (
+    RowGenerator,
+    RowOverload,
+    RowRule,
+    RowSignature,
+    Series,
+    register_row_function,
+)
 from kpg.runtime.functions.type_rules import common_type, is_exact_or_numeric, is_unknown
 from kpg.runtime.types import (
     BIGINT,
@@ -33,24 +40,26 @@ from kpg.runtime.types import (
     range_of,
 )
 from kpg.runtime.values import codec_of, date_time
-from kpg.runtime.values.arrays import Array, from_nested, of
-from kpg.runtime.values.intervals import Interval, span
+from kpg.runtime.values.arrays import Array, array_of, from_nested_lists
+from kpg.runtime.values.intervals import Interval, duration
 from kpg.runtime.values.jsons import Json, text_of
 from kpg.runtime.values.numeric import EXACT
 from kpg.runtime.values.words import DAY
 
-BLANKS: Final = re.compile(r"[ \t\n\r]*")
+JSON_BLANKS: Final = re.compile(r"[ \t\n\r]*")
 Row = tuple[object, ...]
 Maker = Callable[..., Iterable[Row]]
 
 
-def takes(names: tuple[str, ...], types: tuple[Type, ...], *args: Type, nullable: bool = True) -> RowRule:
-    """Exactly these types of arguments, or quoted constants."""
+def argument_rule(
+    names: tuple[str, ...], types: tuple[Type, ...], *args: Type, nullable: bool = True
+) -> RowRule:
+    """Return a rule for exactly these types of arguments, or quoted constants."""
 
-    def rule(given: tuple[Type, ...]) -> RowSignature | None:
-        if len(given) != len(args):
+    def rule(arg_types: tuple[Type, ...]) -> RowSignature | None:
+        if len(arg_types) != len(args):
             return None
-        for one, arg in zip(given, args, strict=True):
+        for one, arg in zip(arg_types, args, strict=True):
             alike = (one.is_text and arg.is_text) or (one.is_integer and arg.is_integer)
             if not (is_unknown(one) or one.kind is arg.kind or alike):
                 return None
@@ -59,169 +68,176 @@ def takes(names: tuple[str, ...], types: tuple[Type, ...], *args: Type, nullable
     return rule
 
 
-def _of_array(result: Callable[[Type], Type], *more: Type) -> RowRule:
-    """An array, and other arguments."""
+def _array_rule(result: Callable[[Type], Type], *more: Type) -> RowRule:
+    """Return a rule for an array and other arguments."""
 
-    def rule(given: tuple[Type, ...]) -> RowSignature | None:
-        if len(given) != 1 + len(more) or given[0].kind is not Kind.ARRAY:
+    def rule(arg_types: tuple[Type, ...]) -> RowSignature | None:
+        if len(arg_types) != 1 + len(more) or arg_types[0].kind is not Kind.ARRAY:
             return None
-        for one, other in zip(given[1:], more, strict=True):
+        for one, other in zip(arg_types[1:], more, strict=True):
             if (
                 not is_unknown(one)
                 and one.kind is not other.kind
                 and not (one.is_integer and other.is_integer)
             ):
                 return None
-        return RowSignature((given[0], *more), ("",), (result(given[0]),))
+        return RowSignature((arg_types[0], *more), ("",), (result(arg_types[0]),))
 
     return rule
 
 
-def _of_ranges(given: tuple[Type, ...]) -> RowSignature | None:
-    """A set of ranges."""
-    if len(given) != 1 or given[0].kind is not Kind.MULTIRANGE:
+def _multirange_rule(arg_types: tuple[Type, ...]) -> RowSignature | None:
+    """Accept a multirange."""
+    if len(arg_types) != 1 or arg_types[0].kind is not Kind.MULTIRANGE:
         return None
-    return RowSignature(given, ("",), (range_of(given[0].parts[0]),))
+    return RowSignature(arg_types, ("",), (range_of(arg_types[0].parts[0]),))
 
 
-def listing(function: Maker, *, takes_nulls: bool = False) -> Listing:
-    return Listing(lambda args, types: function, takes_nulls)
+def row_generator(function: Maker, *, takes_nulls: bool = False) -> RowGenerator:
+    return RowGenerator(lambda args, types: function, takes_nulls)
 
 
-def _unnested(value: Array) -> Iterator[Row]:
+def _unnest(value: Array) -> Iterator[Row]:
     yield from ((item,) for item in value.items)
 
 
 def _subscripts(value: Array, dimension: int, reverse: bool = False) -> Iterator[Row]:
     if 1 <= dimension <= len(value.shape):
-        first = value.firsts[dimension - 1]
+        first = value.lower_bounds[dimension - 1]
         places = range(first, first + value.shape[dimension - 1])
         yield from ((place,) for place in (reversed(places) if reverse else places))
 
 
-rows(
+register_row_function(
     "unnest",
     "an array (in FROM: one or several, side by side)",
     "The elements of an array, those of all its dimensions one after the other.",
     {"unnest('{1,NULL,3}'::int[])": "(1), (NULL), (3)"},
-    RowOverload(_of_array(lambda type_: type_.parts[0]), listing(_unnested)),
-    RowOverload(_of_ranges, listing(lambda value: (((pair,),) for pair in value))),
+    RowOverload(_array_rule(lambda type_: type_.parts[0]), row_generator(_unnest)),
+    RowOverload(_multirange_rule, row_generator(lambda value: (((pair,),) for pair in value))),
 )
-rows(
+register_row_function(
     "generate_subscripts",
     "an array, a dimension, and optionally whether from the last on",
     "The places of an array's elements in a dimension.",
     {"generate_subscripts('{a,b}'::text[], 1)": "(1), (2)"},
-    RowOverload(_of_array(lambda type_: INTEGER, INTEGER), listing(_subscripts)),
-    RowOverload(_of_array(lambda type_: INTEGER, INTEGER, Type(Kind.BOOLEAN)), listing(_subscripts)),
+    RowOverload(_array_rule(lambda type_: INTEGER, INTEGER), row_generator(_subscripts)),
+    RowOverload(_array_rule(lambda type_: INTEGER, INTEGER, Type(Kind.BOOLEAN)), row_generator(_subscripts)),
 )
 
 
-def split(string: str, separator: str | None, null: str | None = None) -> list[str | None]:
-    """The parts of a text between separators, NULL for those that equal ``null``; or its characters."""
+def split_string(string: str, separator: str | None, null: str | None = None) -> list[str | None]:
+    """Split a text at separators, or into characters. Parts that equal ``null`` become NULL."""
     if not string:
         return []
     parts = list(string) if separator is None else string.split(separator) if separator else [string]
     return [None if part == null else part for part in parts]
 
 
-def _string_table(string: str | None, separator: str | None, null: str | None = None) -> Iterator[Row]:
+def _string_to_table(string: str | None, separator: str | None, null: str | None = None) -> Iterator[Row]:
     if string is not None:
-        yield from ((part,) for part in split(string, separator, null))
+        yield from ((part,) for part in split_string(string, separator, null))
 
 
 def regexp_split(string: str, pattern: str, options: str = "") -> list[str]:
-    """The parts of a text between matches; an empty match does not split at the ends or behind another."""
+    """Return the parts of a text between matches.
+
+    An empty match does not split at the ends of the text or behind another match.
+    """
     if "g" in options:
         raise ValueError('regexp_split does not support the "global" option')
     parts: list[str] = []
-    end = last = 0
+    end = last_stop = 0
     for found in compile_posix(pattern, options).matches(string):
         start, stop = found.span()
-        if start < len(string) and stop > last:
+        if start < len(string) and stop > last_stop:
             parts.append(string[end:start])
             end = stop
-        last = stop
+        last_stop = stop
     return [*parts, string[end:]]
 
 
-def groups(found: re.Match[str]) -> Array:
-    """What the parts of an expression matched, the whole if it has none."""
-    return of(list(found.groups()) if found.re.groups else [found[0]])
+def match_groups(match: re.Match[str]) -> Array:
+    """Return the groups of a match as an array, or the whole match if there are none."""
+    return array_of(list(match.groups()) if match.re.groups else [match[0]])
 
 
 def _regexp_matches(string: str, pattern: str, options: str = "") -> Iterator[Row]:
     for found in compile_posix(pattern, options.replace("g", "")).matches(string):
-        yield (groups(found),)
+        yield (match_groups(found),)
         if "g" not in options:
             return
 
 
 _TEXTS: Final = array(TEXT)
-rows(
+register_row_function(
     "string_to_table",
     "text, a separator, and optionally what stands for NULL",
     "The parts of a text between separators; its characters if the separator is NULL.",
     {"string_to_table('a,b,,c', ',', '')": "('a'), ('b'), (NULL), ('c')"},
-    RowOverload(takes(("",), (TEXT,), TEXT, TEXT), listing(_string_table, takes_nulls=True)),
-    RowOverload(takes(("",), (TEXT,), TEXT, TEXT, TEXT), listing(_string_table, takes_nulls=True)),
+    RowOverload(argument_rule(("",), (TEXT,), TEXT, TEXT), row_generator(_string_to_table, takes_nulls=True)),
+    RowOverload(
+        argument_rule(("",), (TEXT,), TEXT, TEXT, TEXT), row_generator(_string_to_table, takes_nulls=True)
+    ),
 )
-rows(
+register_row_function(
     "regexp_split_to_table",
     "text, a regular expression and optionally options",
     "The parts of a text between matches.",
     {"regexp_split_to_table('hello world', '\\s+')": "('hello'), ('world')"},
     *(
         RowOverload(
-            takes(("",), (TEXT,), *(TEXT,) * count, nullable=False),
-            listing(lambda *given: ((part,) for part in regexp_split(*given))),
+            argument_rule(("",), (TEXT,), *(TEXT,) * count, nullable=False),
+            row_generator(lambda *given: ((part,) for part in regexp_split(*given))),
         )
         for count in (2, 3)
     ),
 )
-rows(
+register_row_function(
     "regexp_matches",
     "text, a regular expression and optionally options",
     "What the parts of an expression in parentheses matched, as an array; with option g of all matches.",
     {"regexp_matches('foobarbequebaz', 'ba.', 'g')": "('{bar}'::text[]), ('{baz}'::text[])"},
     *(
-        RowOverload(takes(("",), (_TEXTS,), *(TEXT,) * count, nullable=False), listing(_regexp_matches))
+        RowOverload(
+            argument_rule(("",), (_TEXTS,), *(TEXT,) * count, nullable=False), row_generator(_regexp_matches)
+        )
         for count in (2, 3)
     ),
 )
 
-# JSON keeps the text that it was read from, its parts as well: their ends have to be found in it.
+# JSON values keep their source text, and so do their parts. So the ends of the parts must be found.
 _DECODER: Final = json.JSONDecoder()
 
 
-def _skipped(text: str, place: int) -> int:
-    found = BLANKS.match(text, place)
-    return place if found is None else found.end()
+def _skip_blanks(text: str, place: int) -> int:
+    match = JSON_BLANKS.match(text, place)
+    return place if match is None else match.end()
 
 
-def parts_of(text: str) -> tuple[str, list[tuple[str | None, str]]]:
-    """Whether a text of JSON is an object, an array or a scalar, and its members or elements as texts."""
-    place = _skipped(text, 0)
+def json_parts(text: str) -> tuple[str, list[tuple[str | None, str]]]:
+    """Return the kind of a JSON text (object, array or scalar), and its members or elements as texts."""
+    place = _skip_blanks(text, 0)
     kind = {"[": "array", "{": "object"}.get(text[place], "scalar")
-    found: list[tuple[str | None, str]] = []
+    parts: list[tuple[str | None, str]] = []
     if kind == "scalar":
-        return kind, found
-    place = _skipped(text, place + 1)
+        return kind, parts
+    place = _skip_blanks(text, place + 1)
     while text[place] not in "]}":
         name = None
         if kind == "object":
             name, place = _DECODER.raw_decode(text, place)
-            place = _skipped(text, _skipped(text, place) + 1)
+            place = _skip_blanks(text, _skip_blanks(text, place) + 1)
         _, end = _DECODER.raw_decode(text, place)
-        found.append((name, text[place:end]))
-        place = _skipped(text, end)
+        parts.append((name, text[place:end]))
+        place = _skip_blanks(text, end)
         if text[place] == ",":
-            place = _skipped(text, place + 1)
-    return kind, found
+            place = _skip_blanks(text, place + 1)
+    return kind, parts
 
 
-def _plain(text: str) -> str | None:
-    """A part of JSON as text: a string without quotes, NULL for null."""
+def _part_as_text(text: str) -> str | None:
+    """Return a part of JSON as text: a string without quotes, NULL for null."""
     stripped = text.strip()
     if stripped.startswith('"'):
         value: str = json.loads(stripped)
@@ -229,17 +245,23 @@ def _plain(text: str) -> str | None:
     return None if stripped == "null" else stripped
 
 
-def plain(value: Any) -> str | None:
-    """A value of JSONB as text: a string as it is, NULL for null."""
+def value_as_text(value: Any) -> str | None:
+    """Return a value of JSONB as text: a string without quotes, NULL for null."""
     return value if isinstance(value, str) else None if value is None else text_of(value)
 
 
-def expected(kind: str, found: str, name: str) -> None:
-    if found != kind:
-        verb = "extract elements from" if kind == "array" else "deconstruct" if "each" in name else "call"
+def check_json_kind(expected_kind: str, actual_kind: str, name: str) -> None:
+    if actual_kind != expected_kind:
+        verb = (
+            "extract elements from"
+            if expected_kind == "array"
+            else "deconstruct"
+            if "each" in name
+            else "call"
+        )
         what = f"{name} on" if verb == "call" else ""
         raise ValueError(
-            f"cannot {verb} {what} {'an' if found[0] in 'ao' else 'a'} {found}".replace("  ", " ")
+            f"cannot {verb} {what} {'an' if actual_kind[0] in 'ao' else 'a'} {actual_kind}".replace("  ", " ")
         )
 
 
@@ -247,34 +269,36 @@ def kind_of(value: Any) -> str:
     return "array" if isinstance(value, list) else "object" if isinstance(value, dict) else "scalar"
 
 
-def _elements(type_: Type, name: str, as_text: bool) -> Maker:
+def _element_generator(type_: Type, name: str, as_text: bool) -> Maker:
     def of_text(text: str) -> Iterator[Row]:
-        kind, parts = parts_of(text)
-        expected("array", kind, name)
-        yield from ((_plain(part) if as_text else part,) for _, part in parts)
+        kind, parts = json_parts(text)
+        check_json_kind("array", kind, name)
+        yield from ((_part_as_text(part) if as_text else part,) for _, part in parts)
 
     def of_value(value: Json) -> Iterator[Row]:
-        expected("array", kind_of(value.value), name)
-        yield from ((plain(part) if as_text else Json(part),) for part in value.value)
+        check_json_kind("array", kind_of(value.value), name)
+        yield from ((value_as_text(part) if as_text else Json(part),) for part in value.value)
 
     return of_text if type_ == JSON else of_value
 
 
-def _members(type_: Type, name: str, as_text: bool) -> Maker:
+def _member_generator(type_: Type, name: str, as_text: bool) -> Maker:
     def of_text(text: str) -> Iterator[Row]:
-        kind, parts = parts_of(text)
-        expected("object", kind, name)
-        yield from ((key, _plain(part) if as_text else part) for key, part in parts)
+        kind, parts = json_parts(text)
+        check_json_kind("object", kind, name)
+        yield from ((key, _part_as_text(part) if as_text else part) for key, part in parts)
 
     def of_value(value: Json) -> Iterator[Row]:
-        expected("object", kind_of(value.value), name)
-        yield from ((key, plain(part) if as_text else Json(part)) for key, part in value.value.items())
+        check_json_kind("object", kind_of(value.value), name)
+        yield from (
+            (key, value_as_text(part) if as_text else Json(part)) for key, part in value.value.items()
+        )
 
     return of_text if type_ == JSON else of_value
 
 
-def _keys(type_: Type, name: str) -> Maker:
-    members = _members(type_, name, True)
+def _key_generator(type_: Type, name: str) -> Maker:
+    members = _member_generator(type_, name, True)
     return lambda value: ((key,) for key, _ in members(value))
 
 
@@ -284,36 +308,38 @@ def _define_json(prefix: str, type_: Type) -> None:
         (elements, False, "('1'), ('\"a\"'), ('null')"),
         (f"{elements}_text", True, "('1'), ('a'), (NULL)"),
     ):
-        rows(
+        register_row_function(
             name,
             type_.kind.value,
             f"The elements of a JSON array{', as text' if as_text else ''}.",
             {f"{name}('[1, \"a\", null]')": example if as_text else example.replace("')", f"'::{prefix})")},
             RowOverload(
-                takes(("value",), (TEXT if as_text else type_,), type_),
-                listing(_elements(type_, name, as_text)),
+                argument_rule(("value",), (TEXT if as_text else type_,), type_),
+                row_generator(_element_generator(type_, name, as_text)),
             ),
         )
     for name, as_text, example in (
         (each, False, f"('a', '1'::{prefix}), ('b', 'null'::{prefix})"),
         (f"{each}_text", True, "('a', '1'), ('b', NULL)"),
     ):
-        rows(
+        register_row_function(
             name,
             type_.kind.value,
             f"The names and values of a JSON object{', these as text' if as_text else ''}.",
             {f'{name}(\'{{"a": 1, "b": null}}\')': example},
             RowOverload(
-                takes(("key", "value"), (TEXT, TEXT if as_text else type_), type_),
-                listing(_members(type_, name, as_text)),
+                argument_rule(("key", "value"), (TEXT, TEXT if as_text else type_), type_),
+                row_generator(_member_generator(type_, name, as_text)),
             ),
         )
-    rows(
+    register_row_function(
         keys,
         type_.kind.value,
         "The names in a JSON object.",
         {f'{keys}(\'{{"a": 1, "b": null}}\')': "('a'), ('b')"},
-        RowOverload(takes(("",), (TEXT,), type_, nullable=False), listing(_keys(type_, keys))),
+        RowOverload(
+            argument_rule(("",), (TEXT,), type_, nullable=False), row_generator(_key_generator(type_, keys))
+        ),
     )
 
 
@@ -321,33 +347,33 @@ for _prefix, _type in (("json", JSON), ("jsonb", JSONB)):
     _define_json(_prefix, _type)
 
 
-Field = Callable[[Any], Any]
+FieldConverter = Callable[[Any], Any]
 
 
-class Written(NamedTuple):
-    """A value of JSON, and the text that it was read from."""
+class JsonWithText(NamedTuple):
+    """A value of JSON, and its source text."""
 
     value: Any
     text: str
 
 
-def _value_with_written_members(text: str) -> Any:
-    """A text of JSON as a value, whose members are as they were written."""
-    kind, parts = parts_of(text)
+def _parse_with_member_texts(text: str) -> Any:
+    """Parse JSON text to a value whose members keep their source texts."""
+    kind, parts = json_parts(text)
     read = codec_of(JSONB).parse
     if kind == "object":
-        return {name: Written(read(part).value, part) for name, part in parts}
-    return [_value_with_written_members(part) for _, part in parts] if kind == "array" else read(text).value
+        return {name: JsonWithText(read(part).value, part) for name, part in parts}
+    return [_parse_with_member_texts(part) for _, part in parts] if kind == "array" else read(text).value
 
 
-def field_of(type_: Type) -> Field:
-    """From a value of JSON to one of a type, as a column of a row made of JSON takes it."""
+def field_converter(type_: Type) -> FieldConverter:
+    """Return the conversion of a value of JSON to a field of a type."""
     codec = codec_of(type_)
 
     def convert(value: Any) -> Any:
-        if isinstance(value, Written):
+        if isinstance(value, JsonWithText):
             if value.value is not None and type_.kind in (Kind.JSON, Kind.CHAR, Kind.VARCHAR):
-                return _of_text(value, type_)
+                return _text_field(value, type_)
             value = value.value
         if value is None and type_.kind is not Kind.JSONB:
             return None
@@ -356,10 +382,10 @@ def field_of(type_: Type) -> Field:
         if type_.kind is Kind.ARRAY and not isinstance(value, str):
             if not isinstance(value, list):
                 raise ValueError("expected JSON array")
-            return from_nested(_each(value, field_of(type_.parts[0])))
+            return from_nested_lists(_convert_nested(value, field_converter(type_.parts[0])))
         if type_.kind is Kind.RECORD and not isinstance(value, str):
-            return populated(type_, None, value)
-        text = text_of(value) if type_.kind is Kind.JSON else plain(value) or ""
+            return populate_record(type_, None, value)
+        text = text_of(value) if type_.kind is Kind.JSON else value_as_text(value) or ""
         if type_.is_text and type_.precision and len(text) > type_.precision:
             raise ValueError(f"value too long for type {type_}")
         return codec.parse(text)
@@ -367,107 +393,112 @@ def field_of(type_: Type) -> Field:
     return convert
 
 
-def _of_text(value: Written, type_: Type) -> str:
+def _text_field(value: JsonWithText, type_: Type) -> str:
     text = value.value if isinstance(value.value, str) and type_.is_text else value.text.strip()
     if type_.is_text and type_.precision and len(text) > type_.precision:
         raise ValueError(f"value too long for type {type_}")
     return str(codec_of(type_).parse(text))
 
 
-def _each(values: list[Any], convert: Field) -> list[Any]:
-    """The elements of lists in lists as values of a type."""
-    return [_each(value, convert) if isinstance(value, list) else convert(value) for value in values]
+def _convert_nested(values: list[Any], convert: FieldConverter) -> list[Any]:
+    """Convert the elements of nested lists."""
+    return [
+        _convert_nested(value, convert) if isinstance(value, list) else convert(value) for value in values
+    ]
 
 
-def populated(type_: Type, base: Any, value: Any) -> tuple[Any, ...] | None:
-    """A row of a type with the members of an object as its fields; those that it lacks are the base's."""
+def populate_record(type_: Type, base: Any, value: Any) -> tuple[Any, ...] | None:
+    """Return a row of a type with the members of an object. Missing members come from the base row."""
     if value is None:
         return None
     if not isinstance(value, dict):
         raise ValueError(f"cannot call populate_composite on {_with_article(kind_of(value))}")
-    known = base if base is not None else (None,) * len(type_.parts)
-    fields = zip(type_.labels, type_.parts, known, strict=True)
-    return tuple(field_of(part)(value[name]) if name in value else old for name, part, old in fields)
+    base_fields = base if base is not None else (None,) * len(type_.parts)
+    fields = zip(type_.labels, type_.parts, base_fields, strict=True)
+    return tuple(field_converter(part)(value[name]) if name in value else old for name, part, old in fields)
 
 
 def _with_article(word: str) -> str:
     return f"{'an' if word[0] in 'ao' else 'a'} {word}"
 
 
-def _records(many: bool, name: str) -> Listing:
-    """Rows of columns that the call declares: the last argument has their names, one a line."""
+def _record_generator(is_set: bool, name: str) -> RowGenerator:
+    """Return a generator of rows with the columns of the column definition list.
+
+    The last argument has the names of the columns, one per line.
+    """
 
     def build(args: tuple[Type, ...], types: tuple[Type, ...]) -> Maker:
-        fields = tuple(map(field_of, types))
+        fields = tuple(map(field_converter, types))
 
-        def made(given: Any, names: str) -> Iterator[Row]:
-            if given is None:
-                yield from () if many else [(None,) * len(fields)]
+        def generate(document: Any, names: str) -> Iterator[Row]:
+            if document is None:
+                yield from () if is_set else [(None,) * len(fields)]
                 return
-            value = given.value if isinstance(given, Json) else _value_with_written_members(given)
-            expected("array" if many else "object", kind_of(value), name)
-            for record in value if many else [value]:
+            value = document.value if isinstance(document, Json) else _parse_with_member_texts(document)
+            check_json_kind("array" if is_set else "object", kind_of(value), name)
+            for record in value if is_set else [value]:
                 if not isinstance(record, dict):
                     raise ValueError(f"argument of {name} must be an array of objects")
                 members = zip(fields, names.split("\n"), strict=True)
                 yield tuple(field(record.get(member)) for field, member in members)
 
-        return made
+        return generate
 
-    return Listing(build, takes_nulls=True)
+    return RowGenerator(build, takes_nulls=True)
 
 
-def _declared(type_: Type) -> RowRule:
-    """The columns are declared by the call: whoever binds it says which."""
+def _column_definition_rule(type_: Type) -> RowRule:
+    """Return a rule for JSON and column names. The binder adds the columns that the call declares."""
 
-    def rule(given: tuple[Type, ...]) -> RowSignature | None:
-        fits = len(given) == 2 and (is_unknown(given[0]) or given[0].kind is type_.kind)
+    def rule(arg_types: tuple[Type, ...]) -> RowSignature | None:
+        fits = len(arg_types) == 2 and (is_unknown(arg_types[0]) or arg_types[0].kind is type_.kind)
         return RowSignature((type_, TEXT), (), ()) if fits else None
 
     return rule
 
 
-def _populated(many: bool, name: str, whole: bool) -> Listing:
-    """Rows of the type of the first argument: as they are, or their fields as columns."""
+def _populate_generator(is_set: bool, name: str, returns_rows: bool) -> RowGenerator:
+    """Return a generator of rows of the first argument's type, whole or as columns."""
 
     def build(args: tuple[Type, ...], types: tuple[Type, ...]) -> Maker:
         type_ = args[0]
 
-        def made(base: Any, given: Any, as_text: bool = False) -> Iterator[Row]:
-            found = (
-                given.value
-                if isinstance(given, Json)
+        def generate(base: Any, document: Any, as_text: bool = False) -> Iterator[Row]:
+            value = (
+                document.value
+                if isinstance(document, Json)
                 else None
-                if given is None
-                else _value_with_written_members(given)
+                if document is None
+                else _parse_with_member_texts(document)
             )
-            if many and given is None:
+            if is_set and document is None:
                 return
-            if many:
-                expected("array", kind_of(found), name)
-                if not all(isinstance(one, dict) for one in found or ()):
+            if is_set:
+                check_json_kind("array", kind_of(value), name)
+                if not all(isinstance(one, dict) for one in value or ()):
                     raise ValueError(f"argument of {name} must be an array of objects")
-            for one in list(found or ()) if many else [found]:
-                row = base if one is None else populated(type_, base, one)
-                yield (row,) if whole else row or (None,) * len(type_.parts)
+            for one in list(value or ()) if is_set else [value]:
+                row = base if one is None else populate_record(type_, base, one)
+                yield (row,) if returns_rows else row or (None,) * len(type_.parts)
 
-        return made
+        return generate
 
-    return Listing(build, takes_nulls=True)
+    return RowGenerator(build, takes_nulls=True)
 
 
-def _of_base(type_: Type, whole: bool) -> RowRule:
-    """A row, NULL as a rule, and JSON."""
+def _populate_rule(type_: Type, returns_rows: bool) -> RowRule:
+    """Return a rule for a row, usually NULL, and JSON."""
 
-    def rule(given: tuple[Type, ...]) -> RowSignature | None:
-        if len(given) != 2 or given[0].kind is not Kind.RECORD or not given[0].labels:
+    def rule(arg_types: tuple[Type, ...]) -> RowSignature | None:
+        if len(arg_types) != 2 or arg_types[0].kind is not Kind.RECORD or not arg_types[0].labels:
             return None
-        if not is_unknown(given[1]) and given[1].kind is not type_.kind:
+        if not is_unknown(arg_types[1]) and arg_types[1].kind is not type_.kind:
             return None
-        args = (given[0], type_)
-        if whole:
-            return RowSignature(args, ("",), (given[0],))
-        return RowSignature(args, given[0].labels, given[0].parts)
+        args = (arg_types[0], type_)
+        if returns_rows:
+            return RowSignature(args, ("",), (arg_types[0],))
+        return RowSignature(args, arg_types[0].labels, arg_types[0].parts)
 
     return rule
 
@@ -475,28 +506,32 @@ def _of_base(type_: Type, whole: bool) -> RowRule:
 def _define(prefix: str, type_: Type) -> None:
     for name, many in ((f"{prefix}_to_recordset", True), (f"{prefix}_to_record", False)):
         whose = "each object of an array" if many else "an object"
-        rows(
+        register_row_function(
             name,
             f"{type_.kind.value}, and AS name(column type, ...)",
             f"The members of {whose}, as columns that AS declares.",
             {},
-            RowOverload(_declared(type_), _records(many, name)),
+            RowOverload(_column_definition_rule(type_), _record_generator(many, name)),
         )
     for name, many in ((f"{prefix}_populate_recordset", True), (f"{prefix}_populate_record", False)):
         whose = "each object of an array" if many else "an object"
-        rows(
+        register_row_function(
             name,
             f"a row of a type with names and {type_.kind.value}",
             f"The members of {whose} as fields of that type; those that are missing as in the row.",
             {},
-            RowOverload(_of_base(type_, whole=False), _populated(many, name, whole=False)),
+            RowOverload(
+                _populate_rule(type_, returns_rows=False), _populate_generator(many, name, returns_rows=False)
+            ),
         )
-        rows(
+        register_row_function(
             f"${name}",
             f"a row of a type with names and {type_.kind.value}",
             "The same as rows.",
             {},
-            RowOverload(_of_base(type_, whole=True), _populated(many, name, whole=True)),
+            RowOverload(
+                _populate_rule(type_, returns_rows=True), _populate_generator(many, name, returns_rows=True)
+            ),
         )
 
 
@@ -512,8 +547,8 @@ MOMENTS: Final = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 MICROSECOND: Final = datetime.timedelta(microseconds=1)
 
 
-def _count(start: Words, stop: Words, step: Words | None = None) -> Words:
-    """How many numbers from ``start`` to ``stop`` there are, both being among them if the step fits."""
+def _count_series(start: Words, stop: Words, step: Words | None = None) -> Words:
+    """Return the number of values from ``start`` to ``stop`` in steps of ``step``, both ends included."""
     if step is None:
         step = np.ones(1, np.int64)
     if not step.all():
@@ -527,11 +562,11 @@ def _count(start: Words, stop: Words, step: Words | None = None) -> Words:
     return np.where(low <= high, steps + 1, 0)
 
 
-def _make(place: Words, start: Words, stop: Words, step: Words | None = None) -> Words:
-    return start + place * (1 if step is None else step)
+def _make_series(position: Words, start: Words, stop: Words, step: Words | None = None) -> Words:
+    return start + position * (1 if step is None else step)
 
 
-def _integers(types: tuple[Type, ...]) -> RowSignature | None:
+def _integer_series_rule(types: tuple[Type, ...]) -> RowSignature | None:
     if not 2 <= len(types) <= 3 or not all(type_.is_integer or is_unknown(type_) for type_ in types):
         return None
     common = common_type((*types, INTEGER)) or INTEGER
@@ -539,7 +574,7 @@ def _integers(types: tuple[Type, ...]) -> RowSignature | None:
     return RowSignature((common,) * len(types), ("",), (common,), nullable=False)
 
 
-def _decimals(types: tuple[Type, ...]) -> RowSignature | None:
+def _numeric_series_rule(types: tuple[Type, ...]) -> RowSignature | None:
     if not 2 <= len(types) <= 3 or not all(
         is_unknown(type_) or is_exact_or_numeric(type_) for type_ in types
     ):
@@ -547,20 +582,20 @@ def _decimals(types: tuple[Type, ...]) -> RowSignature | None:
     return RowSignature((NUMERIC,) * len(types), ("",), (NUMERIC,), nullable=False)
 
 
-def _numbers(start: Decimal, stop: Decimal, step: Decimal = ONE) -> Iterable[tuple[Decimal]]:
-    """With as many digits behind the point as the first one and the steps to it have."""
+def _numeric_series(start: Decimal, stop: Decimal, step: Decimal = ONE) -> Iterable[tuple[Decimal]]:
+    """Yield numbers with the larger scale of ``start`` and ``step``."""
     if not step:
         raise ValueError("step size cannot equal zero")
     if not all(value.is_finite() for value in (start, stop, step)):
         raise ValueError("start, stop and step must be finite")
-    at = start
-    while at <= stop if step > 0 else at >= stop:
-        yield (at,)
-        at = EXACT.add(at, step)
+    current = start
+    while current <= stop if step > 0 else current >= stop:
+        yield (current,)
+        current = EXACT.add(current, step)
 
 
-def _stamps(types: tuple[Type, ...]) -> RowSignature | None:
-    """Two moments, of which dates have a time zone as in Postgres, and an interval."""
+def _moment_series_rule(types: tuple[Type, ...]) -> RowSignature | None:
+    """Accept two moments and an interval. DATEs become TIMESTAMPTZ, as in Postgres."""
     if len(types) not in (3, 4) or not (is_unknown(types[2]) or types[2].kind in SPANS):
         return None
     known = [type_ for type_ in types[:2] if not is_unknown(type_)]
@@ -577,53 +612,53 @@ def _stamps(types: tuple[Type, ...]) -> RowSignature | None:
     return RowSignature((moment, moment, INTERVAL), ("",), (moment,), nullable=False)
 
 
-def _moments(start: int, stop: int, step: Interval, zone: str = "UTC") -> Iterable[tuple[int]]:
-    """Months are added to what came before, whose day may have been cut to a month's last."""
-    length = span(step)
+def _moment_series(start: int, stop: int, step: Interval, zone: str = "UTC") -> Iterable[tuple[int]]:
+    """Yield moments. Months are added to the previous moment, whose day may be clamped to the month."""
+    length = duration(step)
     if not length:
         raise ValueError("step size cannot equal zero")
     fixed = step.days * DAY + step.microseconds
     if zone.upper() not in ("UTC", "GMT", "Z"):
-        yield from _local_moments(start, stop, step, date_time.zone(zone))
+        yield from _zoned_series(start, stop, step, date_time.time_zone(zone))
         return
     if not step.months:
         yield from zip(range(start, stop + (1 if length > 0 else -1), fixed), strict=False)
         return
-    at = start
-    while at <= stop if length > 0 else at >= stop:
-        yield (at,)
-        at = plus_months(at, step.months) + fixed
+    moment = start
+    while moment <= stop if length > 0 else moment >= stop:
+        yield (moment,)
+        moment = add_months(moment, step.months) + fixed
 
 
-def _local_moments(start: int, stop: int, step: Interval, where: datetime.tzinfo) -> Iterable[tuple[int]]:
-    """By the days and months of a time zone."""
-    at, forward = start, span(step) > 0
-    while at <= stop if forward else at >= stop:
-        yield (at,)
-        at = plus_local(at, step, where)
+def _zoned_series(start: int, stop: int, step: Interval, zone: datetime.tzinfo) -> Iterable[tuple[int]]:
+    """Yield moments that advance by days and months of a time zone."""
+    moment, forward = start, duration(step) > 0
+    while moment <= stop if forward else moment >= stop:
+        yield (moment,)
+        moment = add_in_zone(moment, step, zone)
 
 
-def plus_local(stamp: int, step: Interval, where: datetime.tzinfo) -> int:
-    """An instant plus an interval, whose months and days are those of a time zone."""
+def add_in_zone(stamp: int, step: Interval, zone: datetime.tzinfo) -> int:
+    """Add an interval to an instant. Its months and days are those of a time zone."""
     if step.months or step.days:
-        local = date_time.to_local(stamp, where)
-        moved = plus_months(local, step.months) + step.days * DAY
-        stamp = date_time.from_local(moved, where)
+        local = date_time.to_local(stamp, zone)
+        shifted = add_months(local, step.months) + step.days * DAY
+        stamp = date_time.from_local(shifted, zone)
     return stamp + step.microseconds
 
 
-def plus_months(stamp: int, months: int) -> int:
-    """A timestamp so many months later, on the last day of the month if that has fewer days."""
+def add_months(stamp: int, months: int) -> int:
+    """Add months to a timestamp. The day is clamped to the last day of the month."""
     moment = EPOCH + stamp * MICROSECOND
     year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
     if not 1 <= year <= 9999:
         raise ValueError("timestamp out of range")
     last = calendar.monthrange(year, month + 1)[1]
-    moved = moment.replace(year=year, month=month + 1, day=min(moment.day, last))
-    return (moved - EPOCH) // MICROSECOND
+    shifted = moment.replace(year=year, month=month + 1, day=min(moment.day, last))
+    return (shifted - EPOCH) // MICROSECOND
 
 
-rows(
+register_row_function(
     "generate_series",
     "a first and a last number and optionally a step, or two moments and an interval",
     "The numbers or times from the first on, as far as the last, by steps of 1 or of the third argument.",
@@ -633,7 +668,7 @@ rows(
         "generate_series(4, 3)": "",
         "generate_series(1.1, 4, 1.3)": "(1.1), (2.4), (3.7)",
     },
-    RowOverload(_integers, Series(_count, _make)),
-    RowOverload(_decimals, Listing(lambda args, types: _numbers)),
-    RowOverload(_stamps, Listing(lambda args, types: _moments)),
+    RowOverload(_integer_series_rule, Series(_count_series, _make_series)),
+    RowOverload(_numeric_series_rule, RowGenerator(lambda args, types: _numeric_series)),
+    RowOverload(_moment_series_rule, RowGenerator(lambda args, types: _moment_series)),
 )

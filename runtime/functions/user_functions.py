@@ -1,7 +1,7 @@
 """User-defined Python functions, as records like those of built-in functions.
 
-Arguments are Python values (int, float, Decimal, str, bool, dates), and None for NULL. A function must be
-deterministic: when a row is deleted, its result is computed again to retract it.
+Arguments are Python values (int, float, Decimal, str, bool, dates), and None for NULL. A function must
+be deterministic: when a row is deleted, its result is computed again and retracted.
 """
 
 import inspect
@@ -11,35 +11,43 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from kpg.runtime.functions.aggregation.definition import AggregateFunction, Algorithm, Basic, Folded, Types
+from kpg.runtime.functions.aggregation.definition import (
+    AggregateFunction,
+    Algorithm,
+    Basic,
+    Invertible,
+    Types,
+)
 from kpg.runtime.functions.registry import (
-    Columns,
-    Memoized,
+    ColumnFunction,
+    MemoizedFunction,
     NullRule,
     Overload,
     Rule,
     ScalarFunction,
     Signature,
 )
-from kpg.runtime.functions.table_functions import Listing, RowFunction, RowOverload, RowSignature
-from kpg.runtime.functions.type_rules import common_type, converts
+from kpg.runtime.functions.table_functions import RowFunction, RowGenerator, RowOverload, RowSignature
+from kpg.runtime.functions.type_rules import common_type, is_implicitly_castable
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Named
+from kpg.runtime.scalar import UserFunctionName
 from kpg.runtime.types import Type
-from kpg.runtime.values import Mistyped, Unfit, codec_of
+from kpg.runtime.values import UnrepresentableValue, WrongPythonType, codec_of
 
-Own = ScalarFunction | RowFunction | AggregateFunction
-"""What a user's function may be."""
+UserFunction = ScalarFunction | RowFunction | AggregateFunction
+"""Any kind of user-defined function."""
 
 
-def taking(args: Types, result: Type) -> Rule:
-    """Exactly these arguments, or what they hold all values of."""
+def argument_rule(args: Types, result: Type) -> Rule:
+    """Return a rule for exactly these arguments, or arguments whose common type with them is theirs."""
 
     def rule(types: Types) -> Signature | None:
         if len(types) != len(args):
             return None
         pairs = zip(types, args, strict=True)
-        if not all(converts(given, arg) or common_type((given, arg)) == arg for given, arg in pairs):
+        if not all(
+            is_implicitly_castable(given, arg) or common_type((given, arg)) == arg for given, arg in pairs
+        ):
             return None
         return Signature(args, result)
 
@@ -47,8 +55,8 @@ def taking(args: Types, result: Type) -> Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    """What a user says of a function: its name, with the number that it has, and its types."""
+class FunctionDeclaration:
+    """Declaration of a user-defined function: its name, unique number, argument types and description."""
 
     name: str
     number: int
@@ -57,115 +65,135 @@ class Declared:
 
     @property
     def accepts(self) -> str:
-        """The arguments, for errors."""
+        """Argument list for error messages."""
         return f"({', '.join(map(str, self.args))})"
 
 
 def scalar_function(
-    declared: Declared, function: Callable[..., Any], result: Type, *, columns: bool, nulls: bool
-) -> Named[ScalarFunction]:
-    """A function of a row's values, or of ``columns``, which gives a value or a column of ``result``.
+    declaration: FunctionDeclaration,
+    function: Callable[..., Any],
+    result: Type,
+    *,
+    columns: bool,
+    nulls: bool,
+) -> UserFunctionName[ScalarFunction]:
+    """Define a scalar function of a row's values, or of whole columns.
 
-    With ``nulls`` it is called for NULLs too; otherwise they make NULL.
+    Args:
+        columns: The function takes and returns numpy columns.
+        nulls: The function is called for NULLs too. Otherwise NULL arguments give NULL.
     """
-    how: Columns | Memoized = (
-        Columns(function) if columns else _memoized(function, declared.args, result, nulls)
+    method: ColumnFunction | MemoizedFunction = (
+        ColumnFunction(function) if columns else _memoize(function, declaration.args, result, nulls)
     )
-    overload = Overload(taking(declared.args, result), how)
-    rule = NullRule.OWN if nulls else NullRule.PROPAGATE
-    made = ScalarFunction(declared.name, declared.accepts, declared.doc, {}, (overload,), rule)
-    name: Named[ScalarFunction] = Named(declared.name, declared.number)
-    name.definition = replace(made, name=name)
-    name.again = partial(scalar_function, columns=columns, nulls=nulls), (declared, function, result)
+    overload = Overload(argument_rule(declaration.args, result), method)
+    rule = NullRule.CALLED_ON_NULL if nulls else NullRule.PROPAGATE
+    definition = ScalarFunction(declaration.name, declaration.accepts, declaration.doc, {}, (overload,), rule)
+    name: UserFunctionName[ScalarFunction] = UserFunctionName(declaration.name, declaration.number)
+    name.definition = replace(definition, name=name)
+    name.recipe = partial(scalar_function, columns=columns, nulls=nulls), (declaration, function, result)
     return name
 
 
-def _memoized(function: Callable[..., Any], args: Types, result: Type, nulls: bool) -> Memoized:
-    given, taken = _given(args), codec_of(result).from_python
+def _memoize(function: Callable[..., Any], args: Types, result: Type, nulls: bool) -> MemoizedFunction:
+    converters, from_python = _argument_converters(args), codec_of(result).from_python
 
     def call(*values: object) -> object:
-        with failing():
-            value = function(*(one(value) for one, value in zip(given, values, strict=True)))
-        return accepted(taken, value, result)
+        with translate_errors():
+            value = function(*(one(value) for one, value in zip(converters, values, strict=True)))
+        return convert_result(from_python, value, result)
 
-    return Memoized(lambda _: call, takes_nulls=nulls)
+    return MemoizedFunction(lambda _: call, takes_nulls=nulls)
 
 
 @contextmanager
-def failing() -> Iterator[None]:
-    """Makes any exception of a user's function one that means that there is no value: ValueError."""
+def translate_errors() -> Iterator[None]:
+    """Convert any exception of a user's function to ValueError, which means an error value."""
     try:
         yield
     except Exception as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
-def accepted(take: Callable[[Any], Any], value: Any, type_: Type) -> Any:
-    """The value as the engine has it; ValueError if it is none of the type's."""
+def convert_result(from_python: Callable[[Any], Any], value: Any, type_: Type) -> Any:
+    """Convert a function's result to an internal value.
+
+    Raises:
+        ValueError: The value does not belong to the type.
+    """
     try:
-        return None if value is None else take(value)
-    except (Unfit, Mistyped):
+        return None if value is None else from_python(value)
+    except (UnrepresentableValue, WrongPythonType):
         raise ValueError(f"{value!r} is no {type_}") from None
 
 
-def _given(args: Types) -> list[Callable[[Any], Any]]:
-    """From values as ``Memoized`` functions take them to those that a row has."""
+def _argument_converters(args: Types) -> list[Callable[[Any], Any]]:
+    """Return functions from the arguments of memoized functions to Python values."""
 
-    def or_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def keep_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return lambda value: None if value is None else convert(value)
 
-    return [or_none(codec_of(type_).to_python) for type_ in args]
+    return [keep_none(codec_of(type_).to_python) for type_ in args]
 
 
 def row_function(
-    declared: Declared, function: Callable[..., Any], columns: Mapping[str, Type], *, nulls: bool
-) -> Named[RowFunction]:
-    """A function that gives the rows of a call, tuples or, of one column, values."""
+    declaration: FunctionDeclaration,
+    function: Callable[..., Any],
+    columns: Mapping[str, Type],
+    *,
+    nulls: bool,
+) -> UserFunctionName[RowFunction]:
+    """Define a set-returning function. It returns tuples or, with one column, values."""
     types = tuple(columns.values())
-    given, taken = _given(declared.args), [codec_of(type_).from_python for type_ in types]
+    converters, result_converters = (
+        _argument_converters(declaration.args),
+        [codec_of(type_).from_python for type_ in types],
+    )
 
     def rows(*values: object) -> Iterable[tuple[object, ...]]:
-        with failing():
-            made = list(function(*(one(value) for one, value in zip(given, values, strict=True))))
-        for row in made:
+        with translate_errors():
+            results = list(function(*(one(value) for one, value in zip(converters, values, strict=True))))
+        for row in results:
             parts = row if isinstance(row, tuple | list) else (row,)
-            if len(parts) != len(taken):
-                raise ValueError(f"{declared.name} gave {row!r}, not a row of {', '.join(columns)}")
-            of_types = zip(taken, parts, types, strict=True)
+            if len(parts) != len(result_converters):
+                raise ValueError(f"{declaration.name} gave {row!r}, not a row of {', '.join(columns)}")
+            of_types = zip(result_converters, parts, types, strict=True)
             yield tuple(
-                None if part is None else accepted(take, part, type_) for take, part, type_ in of_types
+                None if part is None else convert_result(take, part, type_) for take, part, type_ in of_types
             )
 
-    signature = RowSignature(declared.args, tuple(columns), types)
-    accepts = taking(declared.args, types[0])
+    signature = RowSignature(declaration.args, tuple(columns), types)
+    accepts = argument_rule(declaration.args, types[0])
 
-    def rule(found: Types) -> RowSignature | None:
-        return None if accepts(found) is None else signature
+    def rule(arg_types: Types) -> RowSignature | None:
+        return None if accepts(arg_types) is None else signature
 
-    overload = RowOverload(rule, Listing(lambda args, types: rows, takes_nulls=nulls))
-    made = RowFunction(declared.name, declared.accepts, declared.doc, {}, (overload,))
-    name: Named[RowFunction] = Named(declared.name, declared.number)
-    name.definition = replace(made, name=name)
-    name.again = partial(row_function, nulls=nulls), (declared, function, dict(columns))
+    overload = RowOverload(rule, RowGenerator(lambda args, types: rows, takes_nulls=nulls))
+    definition = RowFunction(declaration.name, declaration.accepts, declaration.doc, {}, (overload,))
+    name: UserFunctionName[RowFunction] = UserFunctionName(declaration.name, declaration.number)
+    name.definition = replace(definition, name=name)
+    name.recipe = partial(row_function, nulls=nulls), (declaration, function, dict(columns))
     return name
 
 
-def aggregate_function(declared: Declared, algebra: Any, result: Type) -> Named[AggregateFunction]:
-    """An aggregate by the methods of ``algebra``, in the terms of :class:`Algorithm`.
+def aggregate_function(
+    declaration: FunctionDeclaration, algebra: Any, result: Type
+) -> UserFunctionName[AggregateFunction]:
+    """Define an aggregate by the methods of ``algebra``, in the terms of :class:`Algorithm`.
 
-    ``initialize()``, ``add(state, *values)``, ``finish(state)``, and, where it has them, ``subtract(state,
-    *values)`` and ``merge(state, other)``; those that do not take ``times`` are called so often. Over no
-    values it is NULL: states are counted.
+    The methods are ``initialize()``, ``add(state, *values)``, ``finish(state)`` and, optionally,
+    ``subtract(state, *values)`` and ``merge(state, other)``. A method without a ``times`` parameter is
+    called once for each copy of a row. The aggregate over no values is NULL.
     """
-    given, taken = _given(declared.args), codec_of(result).from_python
+    converters, from_python = _argument_converters(declaration.args), codec_of(result).from_python
 
-    def stepper(method: Callable[..., Any], sign: int) -> Callable[[Any, tuple[Any, ...], int], Any]:
+    def make_step(method: Callable[..., Any], sign: int) -> Callable[[Any, tuple[Any, ...], int], Any]:
         at_once = "times" in inspect.signature(method).parameters
 
         def step(counted: list[Any], operands: tuple[Any, ...], times: int) -> list[Any]:
-            values = [one(value) for one, value in zip(given, operands, strict=True)]
+            values = [one(value) for one, value in zip(converters, operands, strict=True)]
             counted[0] += sign * times
-            with failing():
+            with translate_errors():
                 if at_once:
                     counted[1] = method(counted[1], *values, times=times)
                 else:
@@ -175,42 +203,47 @@ def aggregate_function(declared: Declared, algebra: Any, result: Type) -> Named[
 
         return step
 
-    def merged(counted: list[Any], other: list[Any]) -> list[Any]:
+    def merge(counted: list[Any], other: list[Any]) -> list[Any]:
         return [counted[0] + other[0], algebra.merge(counted[1], other[1])]
 
     def finish(counted: list[Any]) -> Any:
-        with failing():
+        with translate_errors():
             value = algebra.finish(counted[1]) if counted[0] else None
-        return accepted(taken, value, result)
+        return convert_result(from_python, value, result)
 
     subtract = getattr(algebra, "subtract", None)
     algorithm = Algorithm(
         lambda: [0, algebra.initialize()],
-        stepper(algebra.add, 1),
-        merged,
+        make_step(algebra.add, 1),
+        merge,
         finish,
-        None if subtract is None else stepper(subtract, -1),
+        None if subtract is None else make_step(subtract, -1),
     )
-    kept = Basic() if subtract is None else Folded()
+    maintenance = Basic() if subtract is None else Invertible()
     idempotent = bool(getattr(algebra, "idempotent", False))
-    name = _named(declared, result, algorithm, kept, idempotent=idempotent)
-    name.again = aggregate_function, (declared, algebra, result)
+    name = _define_aggregate(declaration, result, algorithm, maintenance, idempotent=idempotent)
+    name.recipe = aggregate_function, (declaration, algebra, result)
     return name
 
 
-def _named(
-    declared: Declared, result: Type, algorithm: Algorithm, kept: Basic | Folded, *, idempotent: bool
-) -> Named[AggregateFunction]:
-    made = AggregateFunction(
-        declared.name,
-        declared.accepts,
-        declared.doc,
+def _define_aggregate(
+    declaration: FunctionDeclaration,
+    result: Type,
+    algorithm: Algorithm,
+    maintenance: Basic | Invertible,
+    *,
+    idempotent: bool,
+) -> UserFunctionName[AggregateFunction]:
+    definition = AggregateFunction(
+        declaration.name,
+        declaration.accepts,
+        declaration.doc,
         {},
-        taking(declared.args, result),
+        argument_rule(declaration.args, result),
         lambda types: algorithm,
-        kept,
+        maintenance,
         idempotent=idempotent,
     )
-    name: Named[AggregateFunction] = Named(declared.name, declared.number)
-    name.definition = replace(made, name=name)
+    name: UserFunctionName[AggregateFunction] = UserFunctionName(declaration.name, declaration.number)
+    name.definition = replace(definition, name=name)
     return name

@@ -1,12 +1,13 @@
 """Compilation of scalars to the bytecode of the expression machine.
 
-:class:`Lowering` replaces functions by their implementations and folds constants. It builds a graph with one
-node for equal subexpressions, operands numbered before their users. A call that the machine cannot run (a
-Python function of two columns) becomes a :class:`Detached` column, computed before the machine runs.
-:func:`assemble` orders predicates, allocates registers and encodes instructions.
+:class:`Lowering` replaces functions by their implementations and folds constants. It builds a graph
+with one node for equal subexpressions, operands numbered before their users. A call that the
+machine cannot run (a Python function of two columns) becomes a :class:`PrecomputedCall`, a column
+computed before the machine runs. :func:`assemble` orders predicates, allocates registers and
+encodes instructions.
 
-A :class:`Segment` is a set of predicates and outputs that run together. It flags errors that count; its
-caller decides whether to raise them.
+A :class:`Segment` is a set of predicates and outputs that run together. It flags errors in rows
+that pass; its caller decides whether to raise them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,25 +18,25 @@ from typing import Any, assert_never
 import numpy as np
 
 from kpg.runtime.functions.registry import (
-    Columns,
+    ColumnFunction,
     Composition,
     Matcher,
     Membership,
-    Memoized,
+    MemoizedFunction,
     Opcode,
-    Vector,
+    VectorFunction,
     implementation,
 )
 from kpg.runtime.kernels import opcodes, vm
 from kpg.runtime.mfp.python_calls import (
-    FEW,
+    FEW_ROWS,
     Context,
-    FewRows,
     Memo,
+    SmallCall,
     apply_columns,
     apply_memoized,
-    attempt,
-    fused,
+    call_or_error,
+    fuse_calls,
     memo_of,
     value_of,
     words_of,
@@ -65,16 +66,16 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Detached:
-    """A call computed outside the machine from the nodes ``args``."""
+class PrecomputedCall:
+    """Call that is computed outside the machine from the nodes ``args``."""
 
     call: Call
-    implementation: Memoized | Columns | Vector
+    implementation: MemoizedFunction | ColumnFunction | VectorFunction
     args: tuple[int, ...]
 
 
 class Sources:
-    """The arrays that the machine reads by address: row stores of tables, and memos."""
+    """Arrays that the machine reads by address: row stores of tables, and memos."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -85,11 +86,11 @@ class Sources:
         self.addresses: Words = np.zeros((0, 2), dtype=np.int64)
 
     def table(self, name: str) -> int:
-        """The number of a table."""
+        """Return the number of a table."""
         return self._number(name, lambda: self.context.store(name))
 
-    def memo(self, call: Call, how: Memoized | Matcher) -> int:
-        """The number of the memo of a call."""
+    def memo(self, call: Call, how: MemoizedFunction | Matcher) -> int:
+        """Return the number of a call's memo."""
         memo = memo_of(call, how, self.context)
         before = len(self.entries)
         number = self._number(memo, lambda: memo)
@@ -105,7 +106,7 @@ class Sources:
         return self._numbers[key]
 
     def refresh(self) -> Words:
-        """Addresses and lengths, brought up to date with arrays that were replaced."""
+        """Update the addresses and lengths of replaced arrays, and return all."""
         arrays, addresses = self._arrays, self.addresses
         for number, entry in enumerate(self.entries):
             array = entry.words if isinstance(entry, Memo) else entry.directory
@@ -114,8 +115,8 @@ class Sources:
                 addresses[number] = array.ctypes.data, array.shape[0]
         return addresses
 
-    def fill(self, missing: Words) -> None:
-        """Computes what memos lack: ``missing int64[2, k]`` are pairs (source, code)."""
+    def fill_memos(self, missing: Words) -> None:
+        """Compute missing memo entries: ``missing int64[2, k]`` are pairs (source, code)."""
         for number, entry in enumerate(self.entries):
             if isinstance(entry, Memo):
                 codes = np.unique(missing[1, missing[0] == number])
@@ -124,24 +125,24 @@ class Sources:
 
 
 class Lowering:
-    """A growing graph of operations. ``fold`` evaluates one node without inputs."""
+    """Graph of operations under construction; ``fold`` evaluates a node without inputs."""
 
     def __init__(self, sources: Sources, width: int, fold: "Callable[[Lowering, int], int]") -> None:
         self.sources = sources
         self.width = width
         self.nodes: list[Node] = []
-        self.detached: list[Detached] = []
+        self.precomputed: list[PrecomputedCall] = []
         self._fold = fold
         self._numbers: dict[Node, int] = {}
-        self._lowered: dict[Scalar, int] = {}
+        self._node_of_scalar: dict[Scalar, int] = {}
         self._columns: dict[tuple[Call, object], int] = {}
 
     def lower(self, scalar: Scalar) -> int:
-        """The node of a scalar."""
-        number = self._lowered.get(scalar)
+        """Return the node of a scalar."""
+        number = self._node_of_scalar.get(scalar)
         if number is None:
             number = self._lower(scalar)
-            self._lowered[scalar] = number
+            self._node_of_scalar[scalar] = number
         return number
 
     def _lower(self, scalar: Scalar) -> int:
@@ -157,12 +158,14 @@ class Lowering:
                 source = self.sources.table(table)
                 return self.add(Node("fetch", (self.lower(rowid),), (source, column)))
             case Call():
-                return self._call(Call(scalar.function, tuple(map(self._known, scalar.args)), scalar.type))
+                return self._call(
+                    Call(scalar.function, tuple(map(self._fold_to_literal, scalar.args)), scalar.type)
+                )
             case _:
                 assert_never(scalar)
 
     def add(self, node: Node) -> int:
-        """The number of a node, folded if all its operands are constants."""
+        """Return the number of a node, folded if all its operands are constants."""
         number = self._numbers.get(node)
         if number is None:
             number = len(self.nodes)
@@ -186,8 +189,8 @@ class Lowering:
             return self.sources.context.dictionary.code(literal.value)
         return literal.value
 
-    def _known(self, scalar: Scalar) -> Scalar:
-        """The scalar as a literal, if its value is known by now."""
+    def _fold_to_literal(self, scalar: Scalar) -> Scalar:
+        """Return the scalar as a literal if its value is constant."""
         if isinstance(scalar, Literal | Column | Fetch):
             return scalar
         node = self.nodes[self.lower(scalar)]
@@ -207,10 +210,10 @@ class Lowering:
                 return self._instruction(call, how)
             case Membership():
                 return self._membership(call)
-            case Memoized() | Matcher():
+            case MemoizedFunction() | Matcher():
                 return self._python(call, how)
-            case Vector() | Columns():
-                return self._detach(call, how)
+            case VectorFunction() | ColumnFunction():
+                return self._precompute(call, how)
             case _:
                 assert_never(how)
 
@@ -222,55 +225,55 @@ class Lowering:
             return reduce(lambda left, right: self.add(Node(how.name, (left, right), (), bounds)), operands)
         if not how.fold:
             return self.add(Node(how.name, operands, immediates, bounds))
-        return self._balanced(how.name, operands)
+        return self._build_tree(how.name, operands)
 
-    def _balanced(self, name: str, operands: Sequence[int]) -> int:
-        """An operation of two operands over many, as a tree of logarithmic depth."""
+    def _build_tree(self, name: str, operands: Sequence[int]) -> int:
+        """Return a binary operation over many operands as a tree of logarithmic depth."""
         if len(operands) == 1:
             return operands[0]
         middle = len(operands) // 2
-        halves = self._balanced(name, operands[:middle]), self._balanced(name, operands[middle:])
+        halves = self._build_tree(name, operands[:middle]), self._build_tree(name, operands[middle:])
         return self.add(Node(name, halves))
 
     def _membership(self, call: Call) -> int:
         first, *items = call.args
         words = {self._literal_word(item) for item in items if isinstance(item, Literal)}
-        found = self.add(Node("in_set", (self.lower(first),), tuple(sorted(words - {NULL}))))
-        return self.add(Node("or", (found, self._constant(NULL)))) if NULL in words else found
+        member = self.add(Node("in_set", (self.lower(first),), tuple(sorted(words - {NULL}))))
+        return self.add(Node("or", (member, self._constant(NULL)))) if NULL in words else member
 
-    def _python(self, call: Call, how: Memoized | Matcher) -> int:
+    def _python(self, call: Call, how: MemoizedFunction | Matcher) -> int:
         rest = [arg for arg in call.args if not isinstance(arg, Literal)]
-        if isinstance(how, Memoized) and how.takes_nulls:
-            return self._detach(call, how) if rest else self._constant(self._value(call, how))
+        if isinstance(how, MemoizedFunction) and how.takes_nulls:
+            return self._precompute(call, how) if rest else self._constant(self._value(call, how))
         if any(isinstance(arg, Literal) and arg.value is None for arg in call.args):
             return self._constant(NULL)
-        if not rest and isinstance(how, Memoized):
+        if not rest and isinstance(how, MemoizedFunction):
             return self._constant(self._value(call, how))
         if isinstance(how, Matcher) and isinstance(call.args[0], Literal):
             text = self.lower(call.args[0])
             return self.add(Node("memo", (text,), (self.sources.memo(call, how),)))
-        if isinstance(how, Memoized) and (node := self._fused(call, how)) is not None:
+        if isinstance(how, MemoizedFunction) and (node := self._fuse(call, how)) is not None:
             return node
         if len(rest) == 1 and rest[0].type.is_interned:
             source = self.sources.memo(call, how)
             return self.add(Node("memo", (self.lower(rest[0]),), (source,)))
-        assert isinstance(how, Memoized)
-        return self._detach(call, how)
+        assert isinstance(how, MemoizedFunction)
+        return self._precompute(call, how)
 
-    def _fused(self, call: Call, how: Memoized) -> int | None:
-        """The node of a call with all NUMERICs in between made within it; None if there are none."""
-        found = fused(call, how, self.sources.context.dictionary)
-        return None if found is None else self._detach(*found)
+    def _fuse(self, call: Call, how: MemoizedFunction) -> int | None:
+        """Return the node of a call fused with the NUMERIC calls in its arguments; None if there are none."""
+        fused_call = fuse_calls(call, how, self.sources.context.dictionary)
+        return None if fused_call is None else self._precompute(*fused_call)
 
-    def _value(self, call: Call, how: Memoized) -> int:
+    def _value(self, call: Call, how: MemoizedFunction) -> int:
         dictionary = self.sources.context.dictionary
         words = [self._literal_word(arg) for arg in call.args if isinstance(arg, Literal)]
         values = [value_of(word, arg.type, dictionary) for word, arg in zip(words, call.args, strict=True)]
-        result = attempt(how.build(call), *values)
+        result = call_or_error(how.build(call), *values)
         return int(words_of([result], call.type, dictionary)[0])
 
-    def keep(self, roots: Sequence[int]) -> None:
-        """Forget the columns computed outside the machine that none of these nodes needs."""
+    def prune_precomputed(self, roots: Sequence[int]) -> None:
+        """Drop precomputed columns that none of these nodes needs."""
         needed: set[int] = set()
         stack = list(roots)
         while stack:
@@ -280,39 +283,41 @@ class Lowering:
                 node = self.nodes[number]
                 stack += node.operands
                 if node.name == "load" and node.immediates[0] >= self.width:
-                    stack += self.detached[node.immediates[0] - self.width].args
-        loaded = {self.nodes[number].immediates[0] for number in needed if self.nodes[number].name == "load"}
-        kept = [column for column in range(len(self.detached)) if self.width + column in loaded]
-        places = {self.width + column: self.width + place for place, column in enumerate(kept)}
+                    stack += self.precomputed[node.immediates[0] - self.width].args
+        loaded_columns = {
+            self.nodes[number].immediates[0] for number in needed if self.nodes[number].name == "load"
+        }
+        used = [column for column in range(len(self.precomputed)) if self.width + column in loaded_columns]
+        places = {self.width + column: self.width + place for place, column in enumerate(used)}
         for number, node in enumerate(self.nodes):
             if node.name == "load" and node.immediates[0] in places:
                 self.nodes[number] = Node("load", (), (places[node.immediates[0]],))
-        self.detached = [self.detached[column] for column in kept]
+        self.precomputed = [self.precomputed[column] for column in used]
 
-    def _detach(self, call: Call, how: Memoized | Columns | Vector) -> int:
+    def _precompute(self, call: Call, how: MemoizedFunction | ColumnFunction | VectorFunction) -> int:
         column = self._columns.get((call, how))
         if column is None:
             args = tuple(map(self.lower, call.args))
-            if isinstance(how, Vector) and all(map(self.is_constant, args)):
+            if isinstance(how, VectorFunction) and all(map(self.is_constant, args)):
                 words = [np.array(self.nodes[arg].immediates, dtype=np.int64) for arg in args]
                 return self._constant(int(how.build(call)(*words)[0]))
-            column = self.width + len(self.detached)
+            column = self.width + len(self.precomputed)
             self._columns[call, how] = column
-            self.detached.append(Detached(call, how, args))
+            self.precomputed.append(PrecomputedCall(call, how, args))
         return self.add(Node("load", (), (column,)))
 
 
 OPCODES = {name.lower(): value for name, value in vars(opcodes).items() if name.isupper()}
 WEIGHTS = {"const": 0, "load": 0, "fetch": 4, "memo": 6, "text_compare": 10, "in_set": 3}
-"""About what an instruction costs a row, in additions: a fetch misses the cache, texts go by bytes."""
+"""Approximate cost per row in additions: a fetch misses the cache, text operations read bytes."""
 TEXT = frozenset({"text_compare", "text_word"})
 FIRST_CONSTANT = 2
-"""Constants 0 and 1 say how many registers there are, and how many of them are constant."""
+"""Constants 0 and 1 are the number of registers and of constant registers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What the machine runs: ``instructions int64[k, 5]`` and ``constants`` as ``vm.run`` takes them."""
+    """Machine code: ``instructions int64[k, 5]`` and ``constants`` in the layout of ``vm.run``."""
 
     instructions: Words
     constants: Words
@@ -323,8 +328,8 @@ class Code:
 
 
 @dataclass(slots=True)
-class _Step:
-    """An instruction before registers are allocated: a node computed, stored, or filtered by."""
+class _Instruction:
+    """Instruction before register allocation: a node to compute, store, or filter by."""
 
     kind: str
     node: int
@@ -334,12 +339,12 @@ class _Step:
 @dataclass(slots=True)
 class _Assembly:
     nodes: list[Node]
-    steps: list[_Step] = field(default_factory=list)
+    steps: list[_Instruction] = field(default_factory=list)
     done: set[int] = field(default_factory=set)
     constants: list[int] = field(default_factory=list)
 
     def compute(self, number: int) -> None:
-        """Appends the steps for a node and the nodes it needs."""
+        """Append the instructions of a node and of the nodes that it needs."""
         if number in self.done:
             return
         self.done.add(number)
@@ -349,37 +354,37 @@ class _Assembly:
             return
         for operand in node.operands:
             self.compute(operand)
-        self.steps.append(_Step("compute", number))
+        self.steps.append(_Instruction("compute", number))
 
 
 def assemble(lowering: Lowering, predicates: Sequence[int], outputs: Sequence[int]) -> Code:
-    """Machine code for rows that satisfy all predicate nodes, and their output nodes.
+    """Return machine code that filters rows by all predicate nodes and computes the output nodes.
 
-    Cheap predicates run first; those that read the same inputs are joined before rows are dropped.
+    Cheap predicates run first; those with the same inputs are combined before rows are dropped.
     """
     assembly = _Assembly(lowering.nodes)
     for group in _groups(lowering, predicates):
         assembly.compute(group)
-        assembly.steps.append(_Step("filter", group))
+        assembly.steps.append(_Instruction("filter", group))
     for position, number in enumerate(outputs):
         assembly.compute(number)
-        assembly.steps.append(_Step("store", number, position))
+        assembly.steps.append(_Instruction("store", number, position))
     return _encode(assembly, len(outputs), bool(predicates))
 
 
-def _reach(nodes: list[Node], number: int) -> set[int]:
-    found: set[int] = set()
+def _reachable(nodes: list[Node], number: int) -> set[int]:
+    visited: set[int] = set()
     stack = [number]
     while stack:
         node = stack.pop()
-        if node not in found:
-            found.add(node)
+        if node not in visited:
+            visited.add(node)
             stack.extend(nodes[node].operands)
-    return found
+    return visited
 
 
 def _interval(nodes: list[Node], number: int) -> tuple[int, int, int] | None:
-    """``(x, low, high)`` if a predicate is true where node ``x`` is a word from low to high, and not else."""
+    """Return ``(x, low, high)`` if a predicate is equivalent to: node ``x`` is from low to high."""
     node = nodes[number]
     if node.name == "between":
         low, high = node.immediates
@@ -399,23 +404,28 @@ def _interval(nodes: list[Node], number: int) -> tuple[int, int, int] | None:
     return (operand, word + beyond, MAX_WORD) if left.name == "const" else (operand, MIN_WORD, word - beyond)
 
 
-def _both(lowering: Lowering, first: int, second: int) -> int:
-    """A node that is true where two predicates are, and an error where the two are more than false."""
-    one, other = _interval(lowering.nodes, first), _interval(lowering.nodes, second)
-    if one is None or other is None or one[0] != other[0]:
+def _conjunction(lowering: Lowering, first: int, second: int) -> int:
+    """Return the conjunction of two predicates.
+
+    It is an error where one of them is an error and neither rejects the row.
+    """
+    first_interval, second_interval = _interval(lowering.nodes, first), _interval(lowering.nodes, second)
+    if first_interval is None or second_interval is None or first_interval[0] != second_interval[0]:
         return lowering.add(Node("both", (first, second)))
-    bounds = max(one[1], other[1]), min(one[2], other[2])
-    return lowering.add(Node("between", one[:1], bounds))
+    bounds = max(first_interval[1], second_interval[1]), min(first_interval[2], second_interval[2])
+    return lowering.add(Node("between", first_interval[:1], bounds))
 
 
 def _groups(lowering: Lowering, predicates: Sequence[int]) -> list[int]:
     nodes = lowering.nodes
-    costs = {p: sum(WEIGHTS.get(nodes[n].name, 1) for n in _reach(nodes, p)) for p in predicates}
+    costs = {p: sum(WEIGHTS.get(nodes[n].name, 1) for n in _reachable(nodes, p)) for p in predicates}
     groups: list[tuple[frozenset[int], int]] = []
     for predicate in sorted(dict.fromkeys(predicates), key=lambda p: costs[p]):
-        reads = frozenset(n for n in _reach(nodes, predicate) if nodes[n].name in ("load", "fetch", "memo"))
+        reads = frozenset(
+            n for n in _reachable(nodes, predicate) if nodes[n].name in ("load", "fetch", "memo")
+        )
         if groups and groups[-1][0] == reads:
-            groups[-1] = reads, _both(lowering, groups[-1][1], predicate)
+            groups[-1] = reads, _conjunction(lowering, groups[-1][1], predicate)
         else:
             groups.append((reads, predicate))
     return [number for _, number in groups]
@@ -458,7 +468,7 @@ def _encode(assembly: _Assembly, outputs: int, filters: bool) -> Code:
             rows.append([OPCODES[step.kind], target, register[step.node], 0, 0])
         over = ends.get(at, [])
         if step.kind == "compute" and step.node not in last:
-            over = [*over, step.node]  # nobody uses it
+            over = [*over, step.node]  # unused result
         for number in over:
             if number in live:
                 live.discard(number)
@@ -510,66 +520,66 @@ class Segment:
         lowering = Lowering(sources, max(reads, default=-1) + 1, fold)
         passing = [lowering.lower(part) for part in parts]
         results = [lowering.lower(output) for output in outputs]
-        lowering.keep((*passing, *results))
+        lowering.prune_precomputed((*passing, *results))
         self.sources = sources
-        self.detached = bool(lowering.detached)
+        self.has_precomputed = bool(lowering.precomputed)
         self._width = lowering.width
-        self._beside = [
-            (detached, Machine(sources, assemble(lowering, (), detached.args)))
-            for detached in lowering.detached
+        self._precomputed = [
+            (call, Machine(sources, assemble(lowering, (), call.args))) for call in lowering.precomputed
         ]
-        self._few: dict[Detached, FewRows] = {}
+        self._small_calls: dict[PrecomputedCall, SmallCall] = {}
         self.machine = Machine(sources, assemble(lowering, passing, results))
 
     def run(self, data: Words) -> tuple[Words, Words, int]:
-        """Outputs and positions of the rows that passed, and the machine's flags (see ``Machine.run``)."""
-        if self._beside:
+        """Return outputs and positions of the rows that pass, and the machine's flags (see ``Machine.run``)."""
+        if self._precomputed:
             data = np.ascontiguousarray(data[: self._width])
-            for detached, machine in self._beside:
+            for call, machine in self._precomputed:
                 args, _, _ = machine.run(data)
-                data = np.concatenate((data, self._compute(detached, args).reshape(1, -1)))
+                data = np.concatenate((data, self._compute(call, args).reshape(1, -1)))
         return self.machine.run(data)
 
-    def _compute(self, detached: Detached, args: Words) -> Words:
-        how = detached.implementation
+    def _compute(self, precomputed: PrecomputedCall, args: Words) -> Words:
+        how = precomputed.implementation
         match how:
-            case Vector():
-                return how.build(detached.call)(*args)
-            case Memoized():
+            case VectorFunction():
+                return how.build(precomputed.call)(*args)
+            case MemoizedFunction():
                 dictionary = self.sources.context.dictionary
-                if args.shape[1] > FEW or dictionary.passes:  # what goes into a reply is not remembered
-                    return apply_memoized(detached.call, how, args, dictionary)
-                few = self._few.get(detached)
-                if few is None:
-                    few = self._few[detached] = FewRows(detached.call, how, dictionary)
-                return few.of(args)
-            case Columns():
-                return apply_columns(detached.call, how, args, self.sources.context.dictionary)
+                if args.shape[1] > FEW_ROWS or dictionary.is_for_reply:  # results of a reply are not cached
+                    return apply_memoized(precomputed.call, how, args, dictionary)
+                small_call = self._small_calls.get(precomputed)
+                if small_call is None:
+                    small_call = self._small_calls[precomputed] = SmallCall(precomputed.call, how, dictionary)
+                return small_call.results(args)
+            case ColumnFunction():
+                return apply_columns(precomputed.call, how, args, self.sources.context.dictionary)
             case _:
                 assert_never(how)
 
 
 class Machine:
-    """Code ready to run, with the arrays that it needs at hand."""
+    """Code with the arrays that it reads."""
 
     def __init__(self, sources: Sources, code: Code, *, constant: bool = False) -> None:
-        """``constant``: it reads no table."""
+        """Create the machine; with ``constant`` its code reads no table."""
         self.code = code
         self.sources = sources
         self.status = np.zeros(3, dtype=np.int64)
         self._reads_sources = bool(sources.entries) and not constant
 
     def run(self, data: Words) -> tuple[Words, Words, int]:
-        """Outputs and positions of the rows that passed; flags: 1 an ERROR passed a filter, 2 one is stored.
+        """Return outputs and positions of the rows that pass, and flags.
 
-        Positions are empty if the code does not filter.
+        Flag 1 means that an ERROR passed a filter, 2 that one is stored. Positions are empty without
+        filters.
         """
         code = self.code
         total = data.shape[1]
         out = np.empty((code.outputs, total), dtype=np.int64)
-        kept = np.empty(total, dtype=np.int64) if code.filters else NO_WORDS
+        positions = np.empty(total, dtype=np.int64) if code.filters else NO_WORDS
         if self._reads_sources or code.text:
-            passed = self._run_with_sources(data, out, kept)
+            passed = self._run_with_sources(data, out, positions)
         else:
             passed = vm.run(
                 code.instructions,
@@ -579,7 +589,7 @@ class Machine:
                 NO_BYTES,
                 NO_WORDS,
                 out,
-                kept,
+                positions,
                 NO_PAIRS,
                 self.status,
             )
@@ -589,13 +599,13 @@ class Machine:
             flags = int(self.status[1] + 2 * self.status[2])
         if passed != total:
             out = out.reshape(-1)[: code.outputs * passed].reshape(code.outputs, passed)
-            kept = kept[:passed]
+            positions = positions[:passed]
             if 2 * passed < total:
-                out, kept = out.copy(), kept.copy()
-        return out, kept, flags
+                out, positions = out.copy(), positions.copy()
+        return out, positions, flags
 
-    def _run_with_sources(self, data: Words, out: Words, kept: Words) -> int:
-        """Runs until no memo lacks an entry: each pass finds the strings that the next level needs."""
+    def _run_with_sources(self, data: Words, out: Words, positions: Words) -> int:
+        """Run until no memo entry is missing; each pass finds the strings that the next level needs."""
         code, sources, dictionary = self.code, self.sources, self.sources.context.dictionary
         room = data.shape[1] * sources.memos if code.memos else 0
         missing = np.empty((2, room), dtype=np.int64) if room else NO_PAIRS
@@ -609,24 +619,24 @@ class Machine:
                 dictionary.arena,
                 dictionary.offsets,
                 out,
-                kept,
+                positions,
                 missing,
                 self.status,
             )
             if passed >= 0 or self.status[0] == 0:
                 return int(passed)
-            sources.fill(missing[:, : self.status[0]])
+            sources.fill_memos(missing[:, : self.status[0]])
 
 
 def conjuncts(predicate: Scalar) -> list[Scalar]:
-    """The conditions that a predicate joins by AND."""
+    """Return the conditions that a predicate joins by AND."""
     if isinstance(predicate, Call) and predicate.function == "and":
         return [part for arg in predicate.args for part in conjuncts(arg)]
     return [predicate]
 
 
 def fold(lowering: Lowering, number: int) -> int:
-    """The word of a node that depends on no input."""
+    """Return the word of a node without inputs."""
     code = assemble(lowering, (), (number,))
     out, _, _ = Machine(lowering.sources, code, constant=not code.memos).run(ONE_ROW)
     return int(out[0, 0])

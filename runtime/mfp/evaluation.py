@@ -1,8 +1,8 @@
 """Evaluation of map-filter-projects (MFPs), and the error messages of failed operations.
 
-A row passes when every predicate is true. A predicate that is false or NULL rejects the row, whatever error
-another has. An error raises DataError only in a row that no predicate rejects. :func:`failure` is the slow
-path, which finds the operation and the operands that failed.
+A row passes when every predicate is true. A predicate that is false or NULL rejects the row, even
+if another one fails. An error raises DataError only for a row that no predicate rejects.
+:func:`row_error` is the slow path, which finds the operation and the operands that failed.
 """
 
 import math
@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from kpg.runtime.convert.python_values import show
+from kpg.runtime.convert.python_values import show_word
 from kpg.runtime.errors import DataError, InternalError
-from kpg.runtime.functions import AccumulatorKind, aggregate_named, sum_type
-from kpg.runtime.functions.registry import Memoized, implementation
+from kpg.runtime.functions import AccumulatorKind, lookup_aggregate, sum_type
+from kpg.runtime.functions.registry import MemoizedFunction, implementation
 from kpg.runtime.mfp.bytecode import Machine, Segment, Sources, conjuncts
-from kpg.runtime.mfp.python_calls import Context, attempt, value_of
+from kpg.runtime.mfp.python_calls import Context, call_or_error, value_of
 from kpg.runtime.plan import Aggregate, Mfp
 from kpg.runtime.scalar import (
     INFIX,
@@ -26,12 +26,12 @@ from kpg.runtime.scalar import (
     Fetch,
     If,
     Literal,
-    Named,
     Scalar,
+    UserFunctionName,
     children,
     columns,
+    display_name,
     remap,
-    shown,
     sql_text,
     transform,
     walk,
@@ -42,11 +42,14 @@ from kpg.runtime.types import DOUBLE, ERROR, Kind, Type
 Words = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def failure(mfp: Mfp, context: Context, row: Words) -> DataError:
-    """The error of a row ``int64[w, 1]``: of the first predicate, else the first output, that failed."""
+def row_error(mfp: Mfp, context: Context, row: Words) -> DataError:
+    """Return the error of a row ``int64[w, 1]``.
+
+    It is that of the first failing predicate, or else of the first failing output.
+    """
     for scalar in (*mfp.predicates, *mfp.outputs):
         if _evaluate(scalar, context, row) == ERROR:
-            return _describe(_culprit(scalar, context, row), context, row)
+            return _operation_error(_failing_operation(scalar, context, row), context, row)
     raise InternalError("an expression failed, but not when evaluated again")
 
 
@@ -55,19 +58,19 @@ def _evaluate(scalar: Scalar, context: Context, row: Words) -> int:
     return int(out[0, 0])
 
 
-def _culprit(scalar: Scalar, context: Context, row: Words) -> Scalar:
-    """The innermost failing operation, on the branches that were taken."""
+def _failing_operation(scalar: Scalar, context: Context, row: Words) -> Scalar:
+    """Return the innermost failing operation on the taken branches."""
     if isinstance(scalar, If) and _evaluate(scalar.condition, context, row) != ERROR:
-        taken = scalar.then if _evaluate(scalar.condition, context, row) == 1 else scalar.otherwise
-        return _culprit(taken, context, row)
+        branch = scalar.then if _evaluate(scalar.condition, context, row) == 1 else scalar.otherwise
+        return _failing_operation(branch, context, row)
     for child in children(scalar):
         if _evaluate(child, context, row) == ERROR:
-            return _culprit(child, context, row)
+            return _failing_operation(child, context, row)
     return scalar
 
 
-def _plain(scalar: Scalar) -> Scalar:
-    """The scalar without casts between numbers, most of which the user did not write."""
+def _strip_casts(scalar: Scalar) -> Scalar:
+    """Return the scalar without numeric casts, most of which the user did not write."""
 
     def strip(node: Scalar) -> Scalar:
         if isinstance(node, Call) and node.function == "cast" and node.type.is_numeric:
@@ -79,90 +82,94 @@ def _plain(scalar: Scalar) -> Scalar:
     return with_children(scalar, parts)
 
 
-def _describe(scalar: Scalar, context: Context, row: Words) -> DataError:
-    """The error of an operation; columns of tables by name, others, which have none, by their value."""
+def _operation_error(scalar: Scalar, context: Context, row: Words) -> DataError:
+    """Return the error of an operation; it names columns of tables and shows the values of others."""
 
-    def fetched(fetch: Fetch) -> str:
+    def fetch_name(fetch: Fetch) -> str:
         schema = getattr(context.store(fetch.table), "schema", None)
         return f"{fetch.table}.#{fetch.column}" if schema is None else str(schema.names[fetch.column])
 
     def value(part: Scalar) -> str:
-        return show(_evaluate(part, context, row), part.type, context.dictionary)
+        return show_word(_evaluate(part, context, row), part.type, context.dictionary)
 
-    plain = _plain(scalar)
-    if isinstance(plain, Call) and isinstance(plain.function, Named):
-        of_own = _of_own(plain, [value(part) for part in plain.args], context, row)
-        of_own.operation = scalar
-        return of_own
+    plain = _strip_casts(scalar)
+    if isinstance(plain, Call) and isinstance(plain.function, UserFunctionName):
+        function_error = _user_function_error(plain, [value(part) for part in plain.args], context, row)
+        function_error.operation = scalar
+        return function_error
     if isinstance(plain, Call) and plain.function == "$unsigned":
-        return _below_zero(scalar, sql_text(plain.args[0], value, fetched), value(plain.args[0]))
+        return _unsigned_error(scalar, sql_text(plain.args[0], value, fetch_name), value(plain.args[0]))
     if isinstance(scalar, Call) and scalar.function == "cast" and not scalar.stored:
-        told = _of_cast(scalar, context, row)
-        if told is not None:
-            return told
+        cast_error = _cast_error(scalar, context, row)
+        if cast_error is not None:
+            return cast_error
     if isinstance(plain, Call) and plain.stored:
         (part,) = plain.args
-        what = f'value out of range for column "{plain.stored}" {plain.type}'
-        shown_as = "" if isinstance(part, Literal | Column) else f"{sql_text(part, value, fetched)} is "
-        return DataError(f"{what}: {shown_as}{value(part)}")
+        message = f'value out of range for column "{plain.stored}" {plain.type}'
+        prefix = "" if isinstance(part, Literal | Column) else f"{sql_text(part, value, fetch_name)} is "
+        return DataError(f"{message}: {prefix}{value(part)}")
     operands = [child for child in children(plain) if not isinstance(child, Literal | Column)]
-    values = [f"{sql_text(child, value, fetched)} is {value(child)}" for child in operands]
-    where = sql_text(plain, value, fetched)
+    values = [f"{sql_text(child, value, fetch_name)} is {value(child)}" for child in operands]
+    where = sql_text(plain, value, fetch_name)
     detail = f" ({', '.join(values)})" if values else ""
-    kind = _kind(scalar, context, row)
-    made = DataError(f"{kind} in {where}{detail}", hint=_hint(scalar, context, row))
-    made.operation, made.short = scalar, kind
+    kind = _error_kind(scalar, context, row)
+    error = DataError(f"{kind} in {where}{detail}", hint=_hint(scalar, context, row))
+    error.operation, error.short = scalar, kind
     if isinstance(scalar, Call) and kind == f"{scalar.type} out of range":
-        made.narrow = scalar.type.kind is Kind.DECIMAL
+        error.exceeds_decimal = scalar.type.kind is Kind.DECIMAL
         words = [_evaluate(arg, context, row) for arg in scalar.args]
         values = [
             value_of(w, arg.type, context.dictionary) for w, arg in zip(words, scalar.args, strict=True)
         ]
 
-        made.short = _said(scalar, context, row) or reason(scalar.function, scalar.type, values)
-    return made
-
-
-def _of_cast(call: Call, context: Context, row: Words) -> DataError | None:
-    """The error of a text that means no value, or of a number out of range, in Postgres' words."""
-    from kpg.runtime.values import input_errors  # lazy: for errors alone
-
-    source, target = call.args[0].type, call.type
-    found = None
-    if source.is_text:
-        text = value_of(_evaluate(call.args[0], context, row), source, context.dictionary)
-        found = input_errors.complaint(text, target)
-    elif source.is_numeric and target.is_integer:
-        found = input_errors.Complaint(f"{input_errors.spelled(target)} out of range", input_errors.RANGE)
-    elif source.is_numeric and target.is_numeric and target.precision:
-        found = input_errors.overflow(target)
-    if found is None:
-        return None
-    error = DataError(found.message)
-    error.sqlstate, error.detail, error.operation = found.sqlstate, found.detail, call
+        error.short = _function_message(scalar, context, row) or domain_error_text(
+            scalar.function, scalar.type, values
+        )
     return error
 
 
-def _below_zero(scalar: Scalar, where: str, shown_value: str) -> DataError:
-    made = DataError(f"{where} is {shown_value}, which is no unsigned number")
-    made.operation = scalar
-    return made
+def _cast_error(call: Call, context: Context, row: Words) -> DataError | None:
+    """Return Postgres' error for invalid text or a number out of range; None for other casts."""
+    from kpg.runtime.values import input_errors  # lazy: for errors alone
+
+    source, target = call.args[0].type, call.type
+    complaint = None
+    if source.is_text:
+        text = value_of(_evaluate(call.args[0], context, row), source, context.dictionary)
+        complaint = input_errors.input_error(text, target)
+    elif source.is_numeric and target.is_integer:
+        complaint = input_errors.InputError(
+            f"{input_errors.message_type_name(target)} out of range", input_errors.RANGE
+        )
+    elif source.is_numeric and target.is_numeric and target.precision:
+        complaint = input_errors.overflow_error(target)
+    if complaint is None:
+        return None
+    error = DataError(complaint.message)
+    error.sqlstate, error.detail, error.operation = complaint.sqlstate, complaint.detail, call
+    return error
 
 
-def _of_own(call: Call, shown_args: list[str], context: Context, row: Words) -> DataError:
-    """The error of a user's function, which says it when it is called again."""
-    where = f"{shown(call.function)}({', '.join(shown_args)})"
+def _unsigned_error(scalar: Scalar, where: str, shown_value: str) -> DataError:
+    error = DataError(f"{where} is {shown_value}, which is no unsigned number")
+    error.operation = scalar
+    return error
+
+
+def _user_function_error(call: Call, shown_args: list[str], context: Context, row: Words) -> DataError:
+    """Return the error of a user's function, which is called again for its message."""
+    where = f"{display_name(call.function)}({', '.join(shown_args)})"
     how = implementation(call)
-    if isinstance(how, Memoized):
+    if isinstance(how, MemoizedFunction):
         words = [_evaluate(arg, context, row) for arg in call.args]
         values = [value_of(w, arg.type, context.dictionary) for w, arg in zip(words, call.args, strict=True)]
-        found = attempt(how.build(call), *values)
-        if isinstance(found, Exception):
-            return DataError(f"{where} failed: {found}")
-    return DataError(f"{where} failed, or gave no {call.type}")
+        result = call_or_error(how.build(call), *values)
+        if isinstance(result, Exception):
+            return DataError(f"{where} failed: {result}")
+    return DataError(f"{where} failed, or returned no {call.type}")
 
 
-def _kind(scalar: Scalar, context: Context, row: Words) -> str:
+def _error_kind(scalar: Scalar, context: Context, row: Words) -> str:
     if isinstance(scalar, Column | Fetch):
         return "failed operation"
     if not isinstance(scalar, Call):
@@ -173,25 +180,27 @@ def _kind(scalar: Scalar, context: Context, row: Words) -> str:
         return "division by zero"
     if scalar.type.is_numeric and all(arg.type.is_numeric for arg in scalar.args):
         return f"{scalar.type} out of range"
-    return _said(scalar, context, row) or "invalid value"
+    return _function_message(scalar, context, row) or "invalid value"
 
 
-PYTHONS: Final = re.compile(r"invalid literal|could not|Invalid |.*codec can't|math |.*out of range for ")
-"""How messages of Python's own begin, which say nothing to users."""
+PYTHON_MESSAGES: Final = re.compile(
+    r"invalid literal|could not|Invalid |.*codec can't|math |.*out of range for "
+)
+"""Prefixes of Python's own messages, which do not help users."""
 
 
-def _said(call: Call, context: Context, row: Words) -> str | None:
-    """What a function says itself of why it has no value, when it is called again."""
+def _function_message(call: Call, context: Context, row: Words) -> str | None:
+    """Return the message of a Python function, called again; None if it has none for users."""
     how = implementation(call)
-    if not isinstance(how, Memoized):
+    if not isinstance(how, MemoizedFunction):
         return None
-    found = attempt(how.build(call), *_values(call, context, row))
-    said = str(found) if type(found) is ValueError else ""
-    return None if not said or PYTHONS.match(said) else said
+    result = call_or_error(how.build(call), *_argument_values(call, context, row))
+    message = str(result) if type(result) is ValueError else ""
+    return None if not message or PYTHON_MESSAGES.match(message) else message
 
 
-def _values(call: Call, context: Context, row: Words) -> list[Any]:
-    """The arguments of a call."""
+def _argument_values(call: Call, context: Context, row: Words) -> list[Any]:
+    """Return the arguments of a call."""
     words = [_evaluate(arg, context, row) for arg in call.args]
     return [value_of(word, arg.type, context.dictionary) for word, arg in zip(words, call.args, strict=True)]
 
@@ -210,11 +219,15 @@ def _hint(scalar: Scalar, context: Context, row: Words) -> str | None:
         return None
     if _divides_by_zero(scalar, context, row):
         return "guard the divisor with NULLIF or CASE"
-    return _wider(scalar.type, "an operand") if INFIX.get(scalar.function) in ("+", "-", "*", "/") else None
+    return (
+        _wider_type_hint(scalar.type, "an operand")
+        if INFIX.get(scalar.function) in ("+", "-", "*", "/")
+        else None
+    )
 
 
-def _wider(type_: Type, operand: str) -> str | None:
-    """What to do about a result that is too large for a type of numbers."""
+def _wider_type_hint(type_: Type, operand: str) -> str | None:
+    """Return a hint for a result that is too large for a numeric type."""
     match type_.kind:
         case Kind.SMALLINT | Kind.INTEGER:
             return f"cast {operand} to BIGINT"
@@ -229,162 +242,173 @@ def _wider(type_: Type, operand: str) -> str | None:
 
 
 def sum_overflow(aggregate: Aggregate) -> DataError:
-    """The error of a sum, or of sums of products, that its type cannot hold."""
+    """Return the error of a sum, or of sums of products, that does not fit its type."""
     name = aggregate.description or f"sum of column {aggregate.argument}"
-    pairs = aggregate_named(aggregate.function).accumulator is AccumulatorKind.COMOMENT
+    pairs = lookup_aggregate(aggregate.function).accumulator is AccumulatorKind.COMOMENT
     type_ = DOUBLE if pairs else sum_type(aggregate.type)
 
-    made = DataError(f"{name} overflows {type_}", hint=_wider(type_, "what is summed"))
-    made.short, made.narrow = out_of_range(type_), type_.kind is Kind.DECIMAL
-    return made
+    error = DataError(f"{name} overflows {type_}", hint=_wider_type_hint(type_, "what is summed"))
+    error.short, error.exceeds_decimal = out_of_range_text(type_), type_.kind is Kind.DECIMAL
+    return error
 
 
 class CompiledMfp:
-    """An ``Mfp`` ready to run; with ``later``, it is made ready when it is first run."""
+    """``Mfp`` ready to run; with ``lazy`` it is compiled at its first run."""
 
-    __slots__ = ("_context", "_first", "_last", "_leading", "_mfp", "_selected", "_simple")
+    __slots__ = ("_columns", "_context", "_first", "_is_simple", "_keeps_columns", "_last", "_mfp")
 
-    def __init__(self, mfp: Mfp, context: Context, *, later: bool = False) -> None:
+    def __init__(self, mfp: Mfp, context: Context, *, lazy: bool = False) -> None:
         self._mfp = mfp
         self._context = context
-        self._selected: Words | None = None
+        self._columns: Words | None = None
         self._first: Segment | None = None
         self._last: Segment | None = None
-        self._simple = False
+        self._is_simple = False
         plain = [output.index for output in mfp.outputs if isinstance(output, Column)]
-        self._leading = plain == list(range(len(plain)))
+        self._keeps_columns = plain == list(range(len(plain)))
         if not mfp.predicates and len(plain) == len(mfp.outputs):
-            self._selected = np.array(plain, dtype=np.int64)
-        elif not later:
+            self._columns = np.array(plain, dtype=np.int64)
+        elif not lazy:
             self._compile()
 
     def _compile(self) -> Segment:
         context, outputs = self._context, self._mfp.outputs
         predicates = [part for predicate in self._mfp.predicates for part in conjuncts(predicate)]
         self._last = Segment(Sources(context), predicates, outputs)
-        self._simple = not self._last.detached
-        if self._simple:
+        self._is_simple = not self._last.has_precomputed
+        if self._is_simple:
             return self._last
-        late = [part for part in predicates if Segment(Sources(context), (part,), ()).detached]
-        early = [part for part in predicates if part not in late]
-        if not early:
+        later_predicates = [
+            part for part in predicates if Segment(Sources(context), (part,), ()).has_precomputed
+        ]
+        first_predicates = [part for part in predicates if part not in later_predicates]
+        if not first_predicates:
             return self._last
-        needed = sorted(frozenset().union(*map(columns, (*late, *outputs))))
-        types = {node.index: node for scalar in (*late, *outputs) for node in _columns(scalar)}
-        place = {column: position for position, column in enumerate(needed)}
-        self._first = Segment(Sources(context), early, [types[column] for column in needed])
-        rest, results = ([remap(s, place.__getitem__) for s in part] for part in (late, outputs))
+        later_columns = sorted(frozenset().union(*map(columns, (*later_predicates, *outputs))))
+        types = {
+            node.index: node for scalar in (*later_predicates, *outputs) for node in _column_nodes(scalar)
+        }
+        place = {column: position for position, column in enumerate(later_columns)}
+        self._first = Segment(Sources(context), first_predicates, [types[column] for column in later_columns])
+        rest, results = ([remap(s, place.__getitem__) for s in part] for part in (later_predicates, outputs))
         self._last = Segment(Sources(context), rest, results)
         return self._last
 
     @property
     def source(self) -> Mfp:
-        """What it runs."""
+        """The plan's mfp."""
         return self._mfp
 
-    def another(self, mfp: Mfp) -> "CompiledMfp":
-        """Another one that reads the same tables and strings."""
+    def compile_other(self, mfp: Mfp) -> "CompiledMfp":
+        """Return another mfp, compiled for the same tables and strings."""
         return CompiledMfp(mfp, self._context)
 
     @property
     def inputs(self) -> tuple[int, ...]:
-        """The input columns that it reads, ascending."""
+        """Input columns that it reads, ascending."""
         scalars = (*self._mfp.predicates, *self._mfp.outputs)
         return tuple(sorted(frozenset().union(*map(columns, scalars))))
 
     @property
-    def simple(self) -> bool:
-        """Whether it selects columns, or runs on the machine at once."""
-        if self._selected is None and self._last is None:
+    def is_simple(self) -> bool:
+        """Whether it only selects columns or runs on the machine in one go."""
+        if self._columns is None and self._last is None:
             self._compile()
-        return self._selected is not None or self._simple
+        return self._columns is not None or self._is_simple
 
     @property
-    def selected(self) -> Words | None:
-        """The columns that it selects, if that is all it does."""
-        return self._selected
+    def projected_columns(self) -> Words | None:
+        """Columns that it selects, if it does nothing else; else None."""
+        return self._columns
 
     @property
     def machine(self) -> Machine | None:
-        """What runs all of it at once, if it can be run so."""
-        if self._selected is not None:
+        """Machine that evaluates everything in one go, if there is one."""
+        if self._columns is not None:
             return None
         last = self._last or self._compile()
-        return last.machine if self._simple else None
+        return last.machine if self._is_simple else None
 
     def run(self, data: Words) -> tuple[Words, Words | None]:
-        """Maps, filters and projects rows ``data int64[w, n]``.
+        """Map, filter and project rows ``data int64[w, n]``.
 
-        Returns the outputs ``int64[m, k]`` and the ascending positions of the k rows that passed, None
-        if all did. Raises DataError when an operation that counts fails.
+        Returns the outputs ``int64[m, k]`` and the ascending positions of the k rows that pass, None for
+        all.
+
+        Raises:
+            DataError: If an operation fails in a row that no predicate rejects.
         """
-        if self._selected is not None:
-            return self._select(data, self._selected), None
+        if self._columns is not None:
+            return self._project(data, self._columns), None
         total = data.shape[1]
         if total == 0:
             return np.empty((len(self._mfp.outputs), 0), dtype=np.int64), None
         last = self._last or self._compile()
-        if self._simple:
-            out, kept, flags = last.machine.run(data)
+        if self._is_simple:
+            out, positions, flags = last.machine.run(data)
         else:
-            out, kept, flags = self._run_in_two(data, last)
+            out, positions, flags = self._run_both_segments(data, last)
         if flags:
-            self._check(data, out, kept)
-        return out, None if out.shape[1] == total else kept
+            self._raise_first_error(data, out, positions)
+        return out, None if out.shape[1] == total else positions
 
-    def _select(self, data: Words, selected: Words) -> Words:
-        if self._leading and selected.shape[0] == data.shape[0]:
+    def _project(self, data: Words, projected: Words) -> Words:
+        if self._keeps_columns and projected.shape[0] == data.shape[0]:
             return data
-        return data[selected]
+        return data[projected]
 
-    def _run_in_two(self, data: Words, last: Segment) -> tuple[Words, Words, int]:
+    def _run_both_segments(self, data: Words, last: Segment) -> tuple[Words, Words, int]:
         if self._first is None:
             return last.run(data)
-        needed, first_kept, first_flags = self._first.run(data)
-        if needed.shape[1] == 0:
-            return np.empty((len(self._mfp.outputs), 0), dtype=np.int64), first_kept, 0
-        out, kept, flags = last.run(needed)
-        return out, first_kept[kept] if len(kept) else first_kept[: out.shape[1]], first_flags | flags
+        intermediate, first_positions, first_flags = self._first.run(data)
+        if intermediate.shape[1] == 0:
+            return np.empty((len(self._mfp.outputs), 0), dtype=np.int64), first_positions, 0
+        out, positions, flags = last.run(intermediate)
+        return (
+            out,
+            first_positions[positions] if len(positions) else first_positions[: out.shape[1]],
+            first_flags | flags,
+        )
 
-    def _check(self, data: Words, out: Words, kept: Words) -> None:
-        """Raises the error of the first row that passed and has one, if there is such a row."""
-        passed = data[:, kept] if self._mfp.predicates else data
+    def _raise_first_error(self, data: Words, out: Words, positions: Words) -> None:
+        """Raise the error of the first row that passes and has one, if any."""
+        passed = data[:, positions] if self._mfp.predicates else data
         checks = Segment(Sources(self._context), (), self._mfp.predicates)
         verdicts, _, _ = checks.run(np.ascontiguousarray(passed))
-        failed = (verdicts == ERROR).any(axis=0) | (out == ERROR).any(axis=0)
-        for position in np.flatnonzero(failed)[:1]:
+        has_error = (verdicts == ERROR).any(axis=0) | (out == ERROR).any(axis=0)
+        for position in np.flatnonzero(has_error)[:1]:
             row = np.ascontiguousarray(passed[:, position : position + 1])
-            raise failure(self._mfp, self._context, row)
+            raise row_error(self._mfp, self._context, row)
 
 
-def _columns(scalar: Scalar) -> list[Column]:
+def _column_nodes(scalar: Scalar) -> list[Column]:
     return [node for node in walk(scalar) if isinstance(node, Column)]
 
 
-OF_ANGLES: Final = frozenset(
+ANGLE_FUNCTIONS: Final = frozenset(
     (
         *("asin", "acos", "asind", "acosd", "atanh", "acosh"),
         *("sin", "cos", "tan", "cot", "sind", "cosd", "tand", "cotd"),
     )
 )
-"""Functions of angles, and those that give them."""
+"""Trigonometric functions and their inverses."""
 
 
-def reason(function: str, type_: Type, values: Sequence[Any]) -> str:
-    """What is wrong with the operands of a function of numbers that has no value for them."""
+def domain_error_text(function: str, type_: Type, values: Sequence[Any]) -> str:
+    """Return Postgres' message for operands without a value of a numeric function."""
     try:
-        found = SPECIAL[function](values) if function in SPECIAL else None
+        text = DOMAIN_ERRORS[function](values) if function in DOMAIN_ERRORS else None
     except (ArithmeticError, TypeError, ValueError):
-        found = None
-    if found is not None:
-        return found
-    if function in OF_ANGLES:
+        text = None
+    if text is not None:
+        return text
+    if function in ANGLE_FUNCTIONS:
         return "input is out of range"
-    return out_of_range(type_)
+    return out_of_range_text(type_)
 
 
-def out_of_range(type_: Type) -> str:
-    """A number is beyond its type."""
+def out_of_range_text(type_: Type) -> str:
+    """Return Postgres' message for a number that exceeds its type."""
     match type_.kind:
         case Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT:
             return f"{type_.kind.value.lower()} out of range"
@@ -396,7 +420,7 @@ def out_of_range(type_: Type) -> str:
             return "value out of range"
 
 
-def _logarithm(values: Sequence[Any]) -> str | None:
+def _logarithm_error(values: Sequence[Any]) -> str | None:
     if any(value < 0 for value in values):
         return "cannot take logarithm of a negative number"
     if any(value == 0 for value in values):
@@ -404,7 +428,7 @@ def _logarithm(values: Sequence[Any]) -> str | None:
     return "division by zero" if len(values) > 1 else None
 
 
-def _power(values: Sequence[Any]) -> str | None:
+def _power_error(values: Sequence[Any]) -> str | None:
     base, exponent = values
     if base == 0 and exponent < 0:
         return "zero raised to a negative power is undefined"
@@ -413,7 +437,7 @@ def _power(values: Sequence[Any]) -> str | None:
     return None
 
 
-def _bucket(values: Sequence[Any]) -> str | None:
+def _bucket_error(values: Sequence[Any]) -> str | None:
     operand, low, high, count = values
     if count <= 0:
         return "count must be greater than zero"
@@ -424,12 +448,12 @@ def _bucket(values: Sequence[Any]) -> str | None:
     return "lower bound cannot equal upper bound" if low == high else None
 
 
-SPECIAL: Final[dict[str, Callable[[Sequence[Any]], str | None]]] = {
+DOMAIN_ERRORS: Final[dict[str, Callable[[Sequence[Any]], str | None]]] = {
     "sqrt": lambda values: "cannot take square root of a negative number" if values[0] < 0 else None,
-    "ln": _logarithm,
-    "log": _logarithm,
-    "log10": _logarithm,
-    "power": _power,
+    "ln": _logarithm_error,
+    "log": _logarithm_error,
+    "log10": _logarithm_error,
+    "power": _power_error,
     "factorial": lambda values: "factorial of a negative number is undefined" if values[0] < 0 else None,
-    "width_bucket": _bucket,
+    "width_bucket": _bucket_error,
 }

@@ -1,4 +1,4 @@
-"""The process that compiles: reads orders, a JSON list a line, and answers each: null, or the error.
+"""The compiler process: reads orders, one JSON list per line, and answers each with null or an error text.
 
 An order is (module, kernel, processor, target).
 """
@@ -14,29 +14,29 @@ from pathlib import Path
 from kpg.runtime.native import emit, link
 from kpg.runtime.native.declare import Kernel
 
-_SPREAD = 1 << 30
-"""Names of kernels are spread over so many bytes of the lock file."""
+_LOCK_BYTES = 1 << 30
+"""Bytes of the lock file among which kernels are distributed by name."""
 
 
 def main() -> None:
-    """Serve until the input ends, or nobody hears the answers."""
+    """Serve orders until the input ends or nobody reads the answers."""
     emit.prepare()
-    known: dict[tuple[str, str], Kernel] = {}
+    kernels: dict[tuple[str, str], Kernel] = {}
     for line in sys.stdin:
         module, name, processor, target = json.loads(line)
         names = vars(importlib.import_module(module))
-        known.update(((module, key), value) for key, value in names.items() if isinstance(value, Kernel))
-        error = _serve(known[module, name], processor, Path(target))
+        kernels.update(((module, key), value) for key, value in names.items() if isinstance(value, Kernel))
+        error = _compile(kernels[module, name], processor, Path(target))
         try:
             print(json.dumps(error), flush=True)
-        except BrokenPipeError:  # who asked was killed; what is compiled is kept
+        except BrokenPipeError:  # the requester was killed; the compiled kernel stays
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return
 
 
-def _serve(kernel: Kernel, processor: str, target: Path) -> str | None:
+def _compile(kernel: Kernel, processor: str, target: Path) -> str | None:
     try:
-        with _locked(target):
+        with _lock(target):
             if not target.is_file():
                 (code,) = emit.emit(kernel, [processor])
                 link.link([code], target)
@@ -46,18 +46,18 @@ def _serve(kernel: Kernel, processor: str, target: Path) -> str | None:
 
 
 @contextmanager
-def _locked(target: Path) -> Iterator[None]:
-    """Hold the lock for a target: a byte of a file that all have in common, free when its holder dies."""
+def _lock(target: Path) -> Iterator[None]:
+    """Hold the lock of a target: one byte of a common lock file, released when its holder dies."""
     import fcntl  # lazy: there is none on Windows
 
     target.parent.mkdir(parents=True, exist_ok=True)
     with open(target.parent / ".kpg-compiles", "a+b") as file:
-        at = int.from_bytes(os.fsencode(target.name)[-16:], "little") % _SPREAD
-        fcntl.lockf(file, fcntl.LOCK_EX, 1, at)
+        offset = int.from_bytes(os.fsencode(target.name)[-16:], "little") % _LOCK_BYTES
+        fcntl.lockf(file, fcntl.LOCK_EX, 1, offset)
         try:
             yield
         finally:
-            fcntl.lockf(file, fcntl.LOCK_UN, 1, at)
+            fcntl.lockf(file, fcntl.LOCK_UN, 1, offset)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,23 @@
-"""Having all kernels compiled, where they are not, before they are needed and beside other work."""
+"""Background compilation of all kernels before they are needed."""
 
 import os
 
 from kpg.runtime.native.declare import every_kernel
-from kpg.runtime.native.link import CannotLink
-from kpg.runtime.native.load import is_shipped
-from kpg.runtime.native.workers import usual, workers
+from kpg.runtime.native.link import NoCompilerError
+from kpg.runtime.native.load import is_wheel
+from kpg.runtime.native.workers import compiler_pool, usual_kernels
 
 
 def begin() -> int:
-    """Have what is not compiled compiled by others, the usual kernels first; how many. Does not wait.
+    """Start to compile all missing kernels in other processes, the usual ones first; return their number.
 
-    Nothing happens where a wheel has the kernels, or where they are not compiled ahead of time.
+    Does nothing if a wheel provides the kernels, or they are not compiled ahead of time.
     """
-    if is_shipped() or os.environ.get("KPG_KERNELS", "native") != "native":
+    if is_wheel() or os.environ.get("KPG_KERNELS", "native") != "native":
         return 0
     try:
-        known = workers()
-    except CannotLink:
+        pool = compiler_pool()
+    except NoCompilerError:
         return 0
-    first = usual()
-    return len(known.begin([*first, *(kernel for kernel in every_kernel() if kernel not in first)]))
+    first = usual_kernels()
+    return len(pool.begin([*first, *(kernel for kernel in every_kernel() if kernel not in first)]))

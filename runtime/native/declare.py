@@ -1,4 +1,4 @@
-"""What a kernel file uses: ``kernel``, ``device`` and the functions that read memory behind an address.
+"""Declarations in kernel files: ``kernel``, ``device`` and the intrinsics that access memory by address.
 
 Nothing here imports numba: a kernel is loaded, or compiled, when it is first called.
 """
@@ -13,41 +13,44 @@ from kpg.runtime.native import memory
 
 
 class Device:
-    """A function callable from the kernels of its file, and of those that import it; compiled into each."""
+    """A function that kernels of its file, and of files that import it, can call.
 
-    def __init__(self, function: Callable[..., Any], *, inlined: bool = False) -> None:
+    It is compiled into each of them.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, forces_inline: bool = False) -> None:
         self.function = function
-        self.inlined = inlined
+        self.forces_inline = forces_inline
         self.__doc__ = function.__doc__
-        self._built: Callable[..., Any] | None = None
+        self._compiled: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any) -> Any:
         return self.function(*args)
 
     def build(self) -> Callable[..., Any]:
-        """What numba sees in its place."""
-        if self._built is None:
-            self._built = self.make()
+        """Return the function that numba uses in its place."""
+        if self._compiled is None:
+            self._compiled = self.make()
             build_devices(self.function.__globals__)
-        return self._built
+        return self._compiled
 
     def make(self) -> Callable[..., Any]:
-        """The function as numba takes it."""
+        """Compile the function with numba."""
         import numba  # lazy: kernels are compiled already
 
-        compiled: Callable[..., Any] = numba.njit(self.function, nogil=True, forceinline=self.inlined)
+        compiled: Callable[..., Any] = numba.njit(self.function, nogil=True, forceinline=self.forces_inline)
         return compiled
 
 
 def build_devices(namespace: dict[str, Any]) -> None:
-    """Put what numba sees in the place of a kernel file's devices, its own and those it imports."""
+    """Replace a kernel file's devices, including imported ones, by the functions that numba uses."""
     for name, value in list(namespace.items()):
         if isinstance(value, Device):
             namespace[name] = value.build()
 
 
 class Intrinsic(Device):
-    """A device function that is written in LLVM: ``function()`` makes it when numba is there."""
+    """A device written in LLVM: ``function()`` builds it with numba; ``plain`` is its equivalent in Python."""
 
     def __init__(self, function: Callable[..., Any], plain: Callable[..., Any]) -> None:
         super().__init__(function)
@@ -61,7 +64,7 @@ class Intrinsic(Device):
 class Kernel:
     """A function compiled for one signature, loaded on first call.
 
-    Its module has the compiled function in its place from then on: call it as ``module.name``.
+    After that, its module has the compiled function in its place: call it as ``module.name``.
     """
 
     def __init__(self, function: Callable[..., Any], signature: str) -> None:
@@ -73,12 +76,12 @@ class Kernel:
 
     @cached_property
     def file(self) -> str:
-        """The name of its kernel file: ``vm``."""
+        """Name of its kernel file, such as ``vm``."""
         return self.function.__module__.rpartition(".")[2]
 
     @cached_property
     def symbol(self) -> str:
-        """Its name in compiled code: ``kpg_vm_run``."""
+        """Symbol in machine code, such as ``kpg_vm_run``."""
         return f"kpg_{self.file}_{self.__name__}"
 
     def __call__(self, *args: Any) -> Any:
@@ -88,7 +91,7 @@ class Kernel:
         return self._compiled(*args)
 
     def prepare(self) -> None:
-        """Load or compile the kernel now, if it is not; may be interrupted, and be called again then."""
+        """Load or compile the kernel now. If this is interrupted, it can be called again."""
         if self._compiled is None:
             self._compiled = self.compile()
             namespace = self.function.__globals__
@@ -96,7 +99,7 @@ class Kernel:
                 namespace[self.__name__] = self._compiled
 
     def compile(self) -> Callable[..., Any]:
-        """The compiled function, however it is come by."""
+        """Return the compiled function from the registered loader."""
         assert _loader is not None, "kpg.runtime.native.load registers it"
         return _loader(self)
 
@@ -104,15 +107,17 @@ class Kernel:
 _loader: Callable[[Kernel], Callable[..., Any]] | None = None
 
 
-def loads_kernels(function: Callable[[Kernel], Callable[..., Any]]) -> Callable[[Kernel], Callable[..., Any]]:
-    """Register the function that finds or makes the machine code of a kernel."""
+def register_loader(
+    function: Callable[[Kernel], Callable[..., Any]],
+) -> Callable[[Kernel], Callable[..., Any]]:
+    """Register the function that returns a kernel's compiled function (decorator)."""
     global _loader
     _loader = function
     return function
 
 
 def kernel(signature: str) -> Callable[[Callable[..., Any]], Kernel]:
-    """Declare a kernel with one explicit signature, in numba's words (see ``signature.parse``)."""
+    """Declare a kernel with one explicit signature in numba's syntax (see ``signature.parse``)."""
 
     def declare(function: Callable[..., Any]) -> Kernel:
         return Kernel(function, signature)
@@ -126,16 +131,16 @@ def device(function: Callable[..., Any]) -> Device:
 
 
 def inlined(function: Callable[..., Any]) -> Device:
-    """Declare a device whose code is to stand wherever it is called, however long it is.
+    """Declare a device that is always inlined, however long it is.
 
-    For what is called for each row: a call hands over several words for each array. Of other devices LLVM
-    decides by itself.
+    For functions called for each row: a call passes several words for each array. LLVM decides for other
+    devices.
     """
-    return Device(function, inlined=True)
+    return Device(function, forces_inline=True)
 
 
 def load_intrinsic() -> Intrinsic:
-    """``load(address, i)``: the i-th int64 behind an address, for kernels that walk several arrays.
+    """Return ``load(address, i)``: the i-th int64 at an address, for kernels that read several arrays.
 
     Bind it to a module-level name in the kernel's file. The caller keeps the arrays alive.
     """
@@ -143,46 +148,47 @@ def load_intrinsic() -> Intrinsic:
 
 
 def save_intrinsic() -> Intrinsic:
-    """``save(address, i, word)``: write the i-th int64 behind an address."""
+    """Return ``save(address, i, word)``: write the i-th int64 at an address."""
     return Intrinsic(memory.make_save, memory.plain_save)
 
 
 def bit_count_intrinsic() -> Intrinsic:
-    """``bit_count(word)``: how many of its bits are set."""
+    """Return ``bit_count(word)``: the number of set bits."""
     return Intrinsic(memory.make_bit_count, memory.plain_bit_count)
 
 
 def lowest_bit_intrinsic() -> Intrinsic:
-    """``lowest_bit(word)``: the position of the lowest set bit of a word other than 0."""
+    """Return ``lowest_bit(word)``: the position of the lowest set bit of a word other than 0."""
     return Intrinsic(memory.make_lowest_bit, memory.plain_lowest_bit)
 
 
 def view_intrinsic() -> Intrinsic:
-    """``view(address, rows, columns)``: the ``int64[rows, columns]`` there; the caller keeps it alive."""
+    """Return ``view(address, rows, columns)``: the ``int64[rows, columns]`` there; the caller keeps it alive."""
     return Intrinsic(memory.make_view, memory.plain_view)
 
 
 def small_view_intrinsic() -> Intrinsic:
-    """``small_view(address, length)``: the ``int32[length]`` at an address."""
+    """Return ``small_view(address, length)``: the ``int32[length]`` at an address."""
     return Intrinsic(memory.make_small_view, memory.plain_small_view)
 
 
 def invoke_intrinsic() -> Intrinsic:
-    """``invoke(function, slots)``: call the compiled kernel at an address; other than 0 is an exception.
+    """Return ``invoke(function, slots)``: call the compiled kernel at an address; non-zero is an exception.
 
-    ``slots`` is the address of its arguments as compiled code takes them; its result comes in the first.
+    ``slots`` is the address of its arguments in the form of ``signature.py``; its result is stored in the
+    first slot.
     """
     return Intrinsic(memory.make_invoke, memory.plain_invoke)
 
 
 PACKAGE: Final = "kpg.runtime.kernels"
-"""Where kernel files are: above this package, so that they are found by name."""
+"""Package of kernel files; it is imported by name because it is above this one."""
 
 
 def every_kernel() -> list[Kernel]:
-    """All kernels that are not loaded, file by file: a loaded one has a function in its place."""
-    found: list[Kernel] = []
+    """Return all kernels that are not loaded, file by file: loaded ones have been replaced by functions."""
+    kernels: list[Kernel] = []
     for module in pkgutil.iter_modules(importlib.import_module(PACKAGE).__path__):
         names = vars(importlib.import_module(f"{PACKAGE}.{module.name}"))
-        found += [value for value in names.values() if isinstance(value, Kernel)]
-    return found
+        kernels += [value for value in names.values() if isinstance(value, Kernel)]
+    return kernels

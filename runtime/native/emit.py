@@ -96,8 +96,11 @@ done:
   ret void
 }
 """
-"""What numba's code calls for the arrays that it allocates: a count, two unused words, the data's address,
-two unused words, the data. A kernel's arrays do not leave its thread, so counting need not be atomic."""
+"""Reference counting for the arrays that numba's code allocates.
+
+An allocation has a count, two unused words, the data's address, two unused words, and the data. A kernel's
+arrays do not leave its thread, so counting need not be atomic.
+"""
 
 _COUNTING = """
 declare void @NRT_incref(i8*)
@@ -107,7 +110,7 @@ declare i8* @NRT_MemInfo_data_fast(i8*)
 
 
 def prepare() -> None:
-    """Switch numba's own code generation off in this process, for good."""
+    """Disable numba's own code generation in this process, permanently."""
     cpu_target.typing_context.refresh()
     context = cpu_target.target_context
     context.refresh()
@@ -125,13 +128,13 @@ def prepare() -> None:
     codegen.JITCodeLibrary.get_pointer_to_function = lambda library, name: 1
     codegen.JITCPUCodegen._add_module = nothing
     codegen.JITCPUCodegen.set_env = nothing
-    rtsys._library = _NoReferences(rtsys.library)
+    rtsys._library = _ReferenceDeclarations(rtsys.library)
     gc.freeze()
-    gc.disable()  # a compiler makes millions of objects and the process is short
+    gc.disable()  # a compiler makes millions of objects and the process is short-lived
 
 
-class _NoReferences:
-    """In the place of numba's library that counts references: declarations, so that ours is linked."""
+class _ReferenceDeclarations:
+    """Replaces numba's reference counting library by declarations, so that ours is linked."""
 
     def __init__(self, library: Any) -> None:
         self._reload_init: set[str] = set()
@@ -140,23 +143,23 @@ class _NoReferences:
         self._module.data_layout = library._codegen._data_layout
 
     def _ensure_finalized(self) -> None:
-        """As numba's."""
+        """Do nothing, in place of numba's method."""
 
     def _get_module_for_linking(self) -> Any:
         return self._module
 
 
 def emit(kernel: Kernel, processors: Sequence[str]) -> list[bytes]:
-    """Object code of one kernel for each of LLVM's processor names; after ``prepare``.
+    """Return a kernel's object code for each of LLVM's processor names; call ``prepare`` before.
 
-    Raises numba's errors if the kernel is not typed.
+    Raises numba's errors if the kernel cannot be typed.
     """
     module = _lower(kernel)
     return [_generate(module.clone(), processor, kernel.symbol) for processor in processors]
 
 
 def _lower(kernel: Kernel) -> Any:
-    """The kernel, what it calls and its wrapper as one LLVM module, not optimised."""
+    """Return the kernel, its callees and its wrapper as one unoptimized LLVM module."""
     build_devices(kernel.function.__globals__)
     arguments, result = sigutils.normalize_signature(kernel.signature)
     flags = Flags()
@@ -176,7 +179,7 @@ def _lower(kernel: Kernel) -> Any:
 
 
 def _wrapper(context: Any, described: Any, symbol: str) -> ir.Module:
-    """``symbol``: from slots to the arguments of numba's calling convention."""
+    """Return the function ``symbol``, which passes slots as arguments in numba's calling convention."""
     module = context.create_module("wrapper")
     slots_type = _WORD.as_pointer()
     function = ir.Function(module, ir.FunctionType(ir.IntType(32), [slots_type]), name=symbol)
@@ -208,13 +211,13 @@ def _wrapper(context: Any, described: Any, symbol: str) -> ir.Module:
                 builder.store(builder.zext(result, _WORD), first)
             elif described.restype != types.none:
                 builder.store(result, first)
-    # a code of numba's for any error but "returned None", which is none
+    # numba's status is an error, except "returned None"
     builder.ret(builder.zext(status.is_error, ir.IntType(32)))
     return module
 
 
 def _argument(context: Any, builder: Any, kind: Any, word: Callable[[], Any]) -> Any:
-    """One argument from its slots: an array is an address and its shape, a scalar one word."""
+    """Return one argument from its slots: an array is an address and its shape, a scalar one word."""
     if not isinstance(kind, types.Array):
         if kind == types.float64:
             return builder.bitcast(word(), ir.DoubleType())
@@ -241,9 +244,9 @@ def _argument(context: Any, builder: Any, kind: Any, word: Callable[[], Any]) ->
 
 
 def _generate(module: Any, processor: str, symbol: str) -> bytes:
-    """Optimise ``module`` for a processor; its object code."""
+    """Optimize ``module`` for a processor and return its object code."""
     generator = codegen.AOTCPUCodegen("kpg", processor)
-    _keep(module, {symbol})
+    _internalize_except(module, {symbol})
     for function in module.functions:
         if not function.is_declaration:
             passes, builder = generator._function_pass_manager()
@@ -251,11 +254,11 @@ def _generate(module: Any, processor: str, symbol: str) -> bytes:
     passes, builder = generator._module_pass_manager(
         loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap"
     )
-    passes.run(module, builder)  # inlines little calls, so that counts that cancel out meet
+    passes.run(module, builder)  # inlines small calls, so that reference counts cancel out
     references = llvm.parse_assembly(_REFERENCES)
     references.data_layout, references.triple = module.data_layout, module.triple
     module.link_in(references)
-    _keep(module, {symbol})
+    _internalize_except(module, {symbol})
     passes, builder = generator._module_pass_manager()
     passes.run(module, builder)
     module.verify()
@@ -263,8 +266,8 @@ def _generate(module: Any, processor: str, symbol: str) -> bytes:
     return code
 
 
-def _keep(module: Any, symbols: set[str]) -> None:
-    """Make all but ``symbols`` private to the object."""
+def _internalize_except(module: Any, symbols: set[str]) -> None:
+    """Make all symbols but ``symbols`` private to the object."""
     for value in (*module.functions, *module.global_variables):
         if not value.is_declaration and value.name not in symbols and not value.name.startswith("llvm."):
             value.linkage = "internal"

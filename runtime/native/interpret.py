@@ -1,8 +1,10 @@
-"""Kernels run by Python, with the arithmetic of compiled code: slow, for tests and for stepping through one.
+"""Kernels interpreted by Python with the arithmetic of compiled code: slow, for tests and debugging.
 
-Python's integers do not wrap around and numpy's do, so a kernel's file is read again with its integers made
-numpy's: literals, ``range`` and ``int``; casts such as ``np.uint64(x)`` keep the bits, as compiled ones do.
-What stays different: an index out of bounds is an error here and undefined there.
+Python's integers do not wrap around and numpy's do. So a kernel's file is read again with its integers
+replaced
+by numpy's: literals, ``range`` and ``int``; casts such as ``np.uint64(x)`` keep the bits, as compiled ones
+do. A
+remaining difference: an index out of bounds is an error here and undefined in compiled code.
 """
 
 import ast
@@ -22,8 +24,8 @@ CASTS: Final = ("int64", "uint64", "int32", "uint8", "uint16", "uint32", "float6
 LARGEST: Final = 2**63 - 1
 
 
-def interpreted(kernel: Kernel) -> Callable[..., Any]:
-    """A function of the kernel's arguments that runs its text as Python."""
+def interpret_kernel(kernel: Kernel) -> Callable[..., Any]:
+    """Return a function that runs the kernel's text as Python."""
     namespace = _namespace(Path(kernel.function.__code__.co_filename), kernel.function.__module__)
     function = namespace[kernel.__name__].function
     codes = parse(kernel.signature)
@@ -64,26 +66,28 @@ def _result(code: str, value: Any) -> Any:
 
 @cache
 def _namespace(path: Path, name: str) -> dict[str, Any]:
-    """The names of a kernel file that was read with numpy's integers."""
-    tree = _Numpy().visit(ast.parse(path.read_text(encoding="utf-8"), str(path)))
+    """Return the names of a kernel file that was read with numpy's integers."""
+    tree = _NumpyIntegers().visit(ast.parse(path.read_text(encoding="utf-8"), str(path)))
     module = ModuleType(name)
     namespace = vars(module)
-    namespace.update(_int=_int, _range=_range, _ldexp=_ldexp, **{f"_{cast}": _cast(cast) for cast in CASTS})
+    namespace.update(
+        _int=_int, _range=_range, _ldexp=_ldexp, **{f"_{cast}": _make_cast(cast) for cast in CASTS}
+    )
     exec(compile(ast.fix_missing_locations(tree), str(path), "exec"), namespace)
     for key, value in list(namespace.items()):
         if isinstance(value, Intrinsic):
             namespace[key] = value.plain
         elif isinstance(value, Device):
             function = value.function
-            if function.__module__ != name:  # imported from another file, which is read again as well
+            if function.__module__ != name:  # imported from another file, which is read again, too
                 home = Path(function.__code__.co_filename)
                 function = _namespace(home, function.__module__)[function.__name__]
             namespace[key] = function
     return namespace
 
 
-class _Numpy(ast.NodeTransformer):
-    """Makes the integers within functions numpy's."""
+class _NumpyIntegers(ast.NodeTransformer):
+    """Replaces the integers within functions by numpy's."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -116,8 +120,8 @@ def _call(name: str, arguments: list[ast.expr]) -> ast.Call:
     return ast.Call(ast.Name(name, ast.Load()), arguments, [])
 
 
-def _cast(name: str) -> Callable[[Any], Any]:
-    """A cast that keeps what bits fit."""
+def _make_cast(name: str) -> Callable[[Any], Any]:
+    """Return a cast that keeps the low bits."""
     target = np.dtype(name)
 
     def cast(value: Any) -> Any:
@@ -139,5 +143,5 @@ def _range(*bounds: Any) -> Iterator[Any]:
 def _ldexp(value: Any, exponent: Any) -> Any:
     try:
         return np.float64(math.ldexp(value, int(exponent)))
-    except OverflowError:  # where C gives infinity
+    except OverflowError:  # C returns infinity
         return np.float64(math.copysign(math.inf, value))

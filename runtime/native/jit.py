@@ -1,7 +1,7 @@
-"""Kernels compiled by numba within this process, kept in numba's own cache on disk.
+"""Kernels compiled by numba within this process, with numba's own cache on disk.
 
-The way where there is no C compiler. The compiler runs in a thread of its own: signals are handled in the
-main thread, so that none of them can stop it midway, which numba does not survive.
+Used without a C compiler. Compilation runs in a thread of its own: signals are handled in the main thread, so
+none of them can interrupt numba, which would leave it in a broken state.
 """
 
 import os
@@ -16,19 +16,22 @@ from kpg.runtime.native.job import Job
 
 
 def jit(kernel: Kernel) -> Callable[..., Any]:
-    """The function that numba makes of the kernel. Whoever waits may be interrupted; compiling goes on."""
+    """Compile the kernel with numba and return the function.
+
+    Waiting may be interrupted; compilation continues.
+    """
     job = _jobs().setdefault(kernel, Job())
-    if not job.begun:  # a thread whose start was interrupted may be about to; one of them returns
+    if not job.has_begun:  # a thread whose start was interrupted may exist; all but one return at once
         threading.Thread(target=_work, args=(kernel, job), name=f"kpg compiles {kernel.symbol}").start()
     compiled: Callable[..., Any] = job.wait()
     return compiled
 
 
 def _work(kernel: Kernel, job: Job) -> None:
-    with _one_at_a_time():
-        if job.begun:
+    with _compile_lock():
+        if job.has_begun:
             return
-        job.begun = True
+        job.has_begun = True
         try:
             job.finish(_compile(kernel))
         except BaseException as error:
@@ -40,12 +43,12 @@ def _compile(kernel: Kernel) -> Callable[..., Any]:
 
     build_devices(kernel.function.__globals__)
     compiled: Any = numba.njit(cache=True, nogil=True)(kernel.function)
-    # numba's cache would look at the kernel's own file only, not at those that it imports from.
-    compiled._cache._cache_file._source_stamp = identity.content(kernel)
+    # numba's own stamp covers only the kernel's file, not the files that it imports from.
+    compiled._cache._cache_file._source_stamp = identity.content_key(kernel)
     compiled.compile(kernel.signature)
     compiled.disable_compile()
-    found: Callable[..., Any] = compiled
-    return found
+    function: Callable[..., Any] = compiled
+    return function
 
 
 @cache
@@ -54,10 +57,10 @@ def _jobs() -> dict[Kernel, Job]:
 
 
 @cache
-def _one_at_a_time() -> threading.Lock:
+def _compile_lock() -> threading.Lock:
     return threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_jobs.cache_clear)  # its parent's threads are not there
-    os.register_at_fork(after_in_child=_one_at_a_time.cache_clear)
+    os.register_at_fork(after_in_child=_compile_lock.cache_clear)

@@ -1,37 +1,37 @@
-"""Something that another thread does, and that one may wait for and be interrupted, anywhere, without harm.
+"""Jobs of other threads for which a thread can wait and be interrupted anywhere, without harm.
 
-Locks and futures of Python's do not promise that: an exception from a signal handler may leave one locked.
+Python's locks and futures do not guarantee that: an exception from a signal handler may leave one locked.
 """
 
 import time
 from typing import Any, Final
 
 _PAUSE: Final = 0.003
-"""Seconds between looks: little against a compilation, and a look is cheap."""
+"""Seconds between polls: short compared with a compilation, and a poll is cheap."""
 
 
 class Job:
-    """Done once, with a value or an error; ``begun`` is for who does it."""
+    """A job that ends with a value or an error; ``has_begun`` is set by the thread that runs it."""
 
     def __init__(self) -> None:
-        self.begun = False
-        self.done = False
+        self.has_begun = False
+        self.is_done = False
         self._value: Any = None
         self._error: BaseException | None = None
 
     def finish(self, value: Any) -> None:
-        """It is done, and this is what it made."""
+        """Set the value and end the job."""
         self._value = value
-        self.done = True
+        self.is_done = True
 
     def fail(self, error: BaseException) -> None:
-        """It cannot be done."""
+        """Set the error and end the job."""
         self._error = error
-        self.done = True
+        self.is_done = True
 
     def wait(self) -> Any:
-        """The value, once it is there; raises the error if there is one."""
-        while not self.done:
+        """Wait for the end of the job; return the value or raise the error."""
+        while not self.is_done:
             time.sleep(_PAUSE)
         if self._error is not None:
             raise self._error

@@ -1,7 +1,7 @@
-"""The system's C compiler: objects to shared libraries, and ``call.c`` to the module that calls kernels.
+"""The system's C compiler: links objects to shared libraries, and compiles ``call.c``, which calls kernels.
 
-It also says in which folder the libraries are, and for which processor they are compiled.
-What only compiling needs is imported where it does: every start imports this file.
+It also determines the cache folder, and the processor that kernels are compiled for. Imports that only
+compilation needs are inside functions: every start imports this file.
 """
 
 import contextlib
@@ -20,34 +20,37 @@ from kpg.runtime.native import identity
 from kpg.runtime.native.declare import Kernel
 
 SUFFIX: Final = importlib.machinery.EXTENSION_SUFFIXES[0]
-"""Of a module for this Python on this platform."""
+"""File suffix of an extension module for this Python on this platform."""
 
 
-class CannotLink(Exception):
-    """There is no C compiler here, or it refuses; says why."""
+class NoCompilerError(Exception):
+    """There is no usable C compiler, or it has failed; the message says why."""
 
 
-def compiler() -> list[str]:
-    """The command of the C compiler: ``CC``, or the first of cc, gcc and clang that is there.
+def compiler_command() -> list[str]:
+    """Return the command of the C compiler: ``CC``, or the first of cc, gcc and clang that exists.
 
-    Raises ``CannotLink``.
+    Raises:
+        NoCompilerError: If there is none.
     """
     import shlex  # lazy: only compiling needs it
     import shutil  # lazy: only compiling needs it
 
     if not (sys.platform.startswith("linux") or sys.platform == "darwin"):
-        raise CannotLink(f"kernels are not compiled ahead of time on {sys.platform}")
-    given = shlex.split(os.environ.get("CC", ""))
-    for command in [given] if given else [["cc"], ["gcc"], ["clang"]]:
+        raise NoCompilerError(f"kernels are not compiled ahead of time on {sys.platform}")
+    configured = shlex.split(os.environ.get("CC", ""))
+    for command in [configured] if configured else [["cc"], ["gcc"], ["clang"]]:
         if shutil.which(command[0]):
             return command
-    raise CannotLink(f"no C compiler: {' '.join(given) or 'cc, gcc, clang'} not found")
+    raise NoCompilerError(f"no C compiler: {' '.join(configured) or 'cc, gcc, clang'} not found")
 
 
 def link(objects: Sequence[bytes], target: Path) -> None:
-    """Make a shared library of objects; it is there whole or not at all.
+    """Link objects to a shared library, which appears atomically.
 
-    Raises ``CannotLink``, and ``InternalError`` if they need what ``support.c`` and Python do not have.
+    Raises:
+        NoCompilerError: If the compiler fails.
+        InternalError: If they need symbols that ``support.c`` and Python do not have.
     """
     import ctypes  # lazy: only compiling needs it
     import tempfile  # lazy: only compiling needs it
@@ -57,48 +60,58 @@ def link(objects: Sequence[bytes], target: Path) -> None:
         for number, code in enumerate(objects):
             files.append(Path(name) / f"{number}.o")
             files[-1].write_bytes(code)
-        _make(["-O2", *map(str, files), str(identity.HERE / "support.c"), "-lm"], target)
+        _build_library(["-O2", *map(str, files), str(identity.HERE / "support.c"), "-lm"], target)
     try:
         ctypes.CDLL(str(target))
     except OSError as error:
         target.unlink()
-        raise InternalError(f"a kernel uses what compiled code does not have: {error}") from error
+        raise InternalError(f"a kernel uses a symbol that is not available: {error}") from error
 
 
 def build_call(target: Path) -> None:
-    """Compile ``call.c`` for the Python that runs. Raises ``CannotLink``."""
+    """Compile ``call.c`` for the running Python.
+
+    Raises:
+        NoCompilerError: If there is no usable compiler.
+    """
     import sysconfig  # lazy: only compiling needs it
 
     import numpy  # lazy: compiling processes that only link do without
 
     headers = [sysconfig.get_paths()["include"], sysconfig.get_paths()["platinclude"], numpy.get_include()]
-    _make(["-O2", *(f"-I{folder}" for folder in headers), str(identity.HERE / "call.c"), "-ldl"], target)
+    _build_library(
+        ["-O2", *(f"-I{folder}" for folder in headers), str(identity.HERE / "call.c"), "-ldl"], target
+    )
 
 
-def _make(rest: Sequence[str], target: Path) -> None:
-    """Run the C compiler for a shared library, and put that into its place at once."""
+def _build_library(arguments: Sequence[str], target: Path) -> None:
+    """Run the C compiler to build a shared library, and rename it to its target."""
     import subprocess  # lazy: only compiling needs it
 
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.{os.getpid()}")
     undefined = ["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else []
-    command = [*compiler(), "-shared", "-fPIC", *undefined, "-o", str(part), *rest]
+    command = [*compiler_command(), "-shared", "-fPIC", *undefined, "-o", str(part), *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise CannotLink(f"{command[0]} failed: {done.stderr.strip()[-400:]}")
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            raise NoCompilerError(f"{command[0]} failed: {result.stderr.strip()[-400:]}")
         os.replace(part, target)
     finally:
         part.unlink(missing_ok=True)
 
 
 @cache
-def call() -> Any:
-    """The module of ``call.c``: the wheel's, or one compiled for this Python. Raises ``CannotLink``."""
+def call_module() -> Any:
+    """Return the module of ``call.c``: the wheel's, or one compiled for this Python.
+
+    Raises:
+        NoCompilerError: If it cannot be compiled.
+    """
     name = "kpg.runtime.native._call"
     path = identity.HERE / f"_call{SUFFIX}"
     if not path.is_file():
-        path = folder() / f"_call-{identity.call_key()}{SUFFIX}"
+        path = cache_folder() / f"_call-{identity.call_key()}{SUFFIX}"
         if not path.is_file():
             build_call(path)
     loader = importlib.machinery.ExtensionFileLoader(name, str(path))
@@ -111,48 +124,56 @@ def call() -> Any:
 
 @cache
 def processor() -> str:
-    """The widest of ``PROCESSORS`` that this machine has. Raises ``CannotLink`` for one that is too old."""
-    level = call().level()
+    """Return the best of ``PROCESSORS`` that this machine supports.
+
+    Raises:
+        NoCompilerError: If the processor is too old.
+    """
+    level = call_module().level()
     if level not in identity.PROCESSORS:
-        raise CannotLink("this processor is older than x86-64-v2")
+        raise NoCompilerError("this processor is older than x86-64-v2")
     return identity.PROCESSORS[level]
 
 
-def cached(kernel: Kernel, target: str) -> Path:
-    """Where the machine code of a kernel is, or will be once it is compiled."""
-    return folder() / f"{kernel.file}.{kernel.__name__}.{target}.{identity.key(kernel, target)}.so"
+def cache_path(kernel: Kernel, target: str) -> Path:
+    """Return the path of a kernel's machine code, whether it is compiled or not."""
+    return cache_folder() / f"{kernel.file}.{kernel.__name__}.{target}.{identity.key(kernel, target)}.so"
 
 
 @cache
-def folder() -> Path:
-    """Where compiled kernels are kept: ``KPG_CACHE_DIR``, beside the kernels, or in the user's cache.
+def cache_folder() -> Path:
+    """Return the folder of compiled kernels.
 
-    A user without a home that could be written to, such as a service's, has a folder for what is temporary.
-    Raises ``CannotLink`` if somebody else could put machine code there.
+    It is ``KPG_CACHE_DIR``, a folder beside the kernels, or the user's cache.
+
+    A user without a writable home, such as a service's, has a temporary folder.
+
+    Raises:
+        NoCompilerError: If other users could write machine code there.
     """
-    given = os.environ.get("KPG_CACHE_DIR")
-    if given:
-        return Path(given)
+    configured = os.environ.get("KPG_CACHE_DIR")
+    if configured:
+        return Path(configured)
     beside = identity.HERE.parent / "kernels" / "__pycache__"
     if os.access(beside if beside.is_dir() else beside.parent, os.W_OK):
         return beside
     try:
-        kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kpg"
-        kept.mkdir(parents=True, exist_ok=True)
-        if os.access(kept, os.W_OK):
-            return kept
+        user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kpg"
+        user_cache.mkdir(parents=True, exist_ok=True)
+        if os.access(user_cache, os.W_OK):
+            return user_cache
     except (OSError, RuntimeError):  # RuntimeError: this user has no home
         pass
-    return _temporary()
+    return _temporary_folder()
 
 
-def _temporary() -> Path:
+def _temporary_folder() -> Path:
     import tempfile  # lazy: only compiling needs it
 
     path = Path(tempfile.gettempdir(), f"kpg-{os.getuid()}")
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise CannotLink(f"others can write to {path}")
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise NoCompilerError(f"others can write to {path}")
     return path

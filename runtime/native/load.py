@@ -1,8 +1,9 @@
-"""From a kernel to its machine code: the wheel's, the cache's, or compiled now.
+"""From a kernel to its machine code: from the wheel, from the cache, or compiled now.
 
-``kpg.runtime.kernels`` imports this module, which registers :func:`compiled` as the loader of kernels.
+``kpg.runtime.kernels`` imports this module, which registers :func:`load_kernel` as the loader of kernels.
 
-``KPG_KERNELS`` in the environment says otherwise: ``numba`` compiles in the process, ``python`` not at all.
+``KPG_KERNELS`` in the environment selects another way: ``numba`` compiles in the process, ``python``
+interprets.
 """
 
 import logging
@@ -15,63 +16,65 @@ from typing import Any, Final
 
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.native import identity
-from kpg.runtime.native.declare import Kernel, loads_kernels
-from kpg.runtime.native.link import CannotLink, cached, call, processor
+from kpg.runtime.native.declare import Kernel, register_loader
+from kpg.runtime.native.link import NoCompilerError, cache_path, call_module, processor
 from kpg.runtime.native.signature import parse
 
 _logger = logging.getLogger("kpg")
-SHIPPED: Final = identity.HERE / "shipped"
-"""Where a wheel has a library for each processor, and ``kernels.json``: what they were compiled from."""
+WHEEL_FOLDER: Final = identity.HERE / "shipped"
+"""Folder of a wheel with a library for each processor, and ``kernels.json`` with keys of their sources."""
 
 
-@loads_kernels
-def compiled(kernel: Kernel) -> Callable[..., Any]:
-    """A function that does what the kernel says, as fast as is to be had here."""
+@register_loader
+def load_kernel(kernel: Kernel) -> Callable[..., Any]:
+    """Return the fastest available function for the kernel."""
     mode = os.environ.get("KPG_KERNELS", "native")
     match mode:
         case "native":
-            return _native(kernel)
+            return _load_native(kernel)
         case "numba":
             return _jit(kernel)
         case "python":
-            from kpg.runtime.native.interpret import interpreted  # lazy: for tests alone
+            from kpg.runtime.native.interpret import interpret_kernel  # lazy: for tests alone
 
-            return interpreted(kernel)
+            return interpret_kernel(kernel)
         case _:
             raise InterfaceError(
                 f"KPG_KERNELS is {mode!r}", hint="leave it out, or set it to native, numba or python"
             )
 
 
-def at_hand(kernels: Sequence[Kernel]) -> bool:
-    """Whether loading these kernels takes no compiler; if it does, they are compiled from now on."""
+def are_compiled(kernels: Sequence[Kernel]) -> bool:
+    """Return whether these kernels can be loaded without a compiler; if not, start to compile them."""
     if os.environ.get("KPG_KERNELS", "native") != "native":
         return False
     try:
         target = processor()
-        missing = [kernel for kernel in kernels if not is_shipped() and not cached(kernel, target).is_file()]
+        missing = [
+            kernel for kernel in kernels if not is_wheel() and not cache_path(kernel, target).is_file()
+        ]
         if missing:
-            from kpg.runtime.native.workers import workers  # lazy: kernels are compiled already
+            from kpg.runtime.native.workers import compiler_pool  # lazy: kernels are compiled already
 
-            workers().begin(missing)
+            compiler_pool().begin(missing)
         return not missing
-    except CannotLink:
+    except NoCompilerError:
         return False
 
 
-def _native(kernel: Kernel) -> Callable[..., Any]:
-    shipped = _from_wheel(kernel)
-    if shipped is not None:
-        return shipped
+def _load_native(kernel: Kernel) -> Callable[..., Any]:
+    function = _load_from_wheel(kernel)
+    if function is not None:
+        return function
     try:
-        path = cached(kernel, processor())
+        path = cache_path(kernel, processor())
         if not path.is_file():
-            from kpg.runtime.native.workers import workers  # lazy: kernels are compiled already
+            from kpg.runtime.native.workers import compiler_pool  # lazy: kernels are compiled already
 
-            workers().wait(kernel)
-        return _open(path, kernel)
-    except CannotLink as error:
-        _tell_no_linker(str(error))
+            compiler_pool().wait(kernel)
+        return _open_kernel(path, kernel)
+    except NoCompilerError as error:
+        _report_no_compiler(str(error))
         return _jit(kernel)
 
 
@@ -82,9 +85,9 @@ def _jit(kernel: Kernel) -> Callable[..., Any]:
 
 
 @cache
-def _tell_no_linker(why: str) -> None:
+def _report_no_compiler(reason: str) -> None:
     message = (
-        f"kpg's kernels are compiled by numba, one at a time, and numba is imported at every start: {why}"
+        f"kpg's kernels are compiled by numba, one at a time, and numba is imported at every start: {reason}"
     )
     if sys.stderr.isatty():
         print(message, file=sys.stderr, flush=True)
@@ -92,28 +95,28 @@ def _tell_no_linker(why: str) -> None:
         _logger.warning(message)
 
 
-def _from_wheel(kernel: Kernel) -> Callable[..., Any] | None:
-    """The kernel of the wheel's library, if that was made from this very text."""
-    contents = _shipped_contents()
+def _load_from_wheel(kernel: Kernel) -> Callable[..., Any] | None:
+    """Return the kernel of the wheel's library if it was compiled from the current text; else None."""
+    contents = _wheel_keys()
     if not contents:
         return None
-    if contents.get(kernel.symbol) != identity.content(kernel):
+    if contents.get(kernel.symbol) != identity.content_key(kernel):
         _logger.info("kernel %s is not what was compiled into the wheel", kernel.symbol)
         return None
-    path = SHIPPED / f"{processor()}.so"
-    return _open(path, kernel) if path.is_file() else None
+    path = WHEEL_FOLDER / f"{processor()}.so"
+    return _open_kernel(path, kernel) if path.is_file() else None
 
 
-def is_shipped() -> bool:
-    """Whether this is a wheel that has compiled kernels."""
-    return bool(_shipped_contents())
+def is_wheel() -> bool:
+    """Return whether this is a wheel with compiled kernels."""
+    return bool(_wheel_keys())
 
 
 @cache
-def _shipped_contents() -> dict[str, str]:
-    """What the wheel's libraries were compiled from, by symbol; empty in a checkout."""
+def _wheel_keys() -> dict[str, str]:
+    """Return the content key of each symbol in the wheel's libraries; empty in a checkout."""
     try:
-        text = (SHIPPED / "kernels.json").read_text(encoding="utf-8")
+        text = (WHEEL_FOLDER / "kernels.json").read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
     import json  # lazy: by wheels alone
@@ -122,8 +125,8 @@ def _shipped_contents() -> dict[str, str]:
     return contents
 
 
-def _open(path: Path, kernel: Kernel) -> Callable[..., Any]:
-    function: Callable[..., Any] = call().function(
+def _open_kernel(path: Path, kernel: Kernel) -> Callable[..., Any]:
+    function: Callable[..., Any] = call_module().function(
         _library(path), kernel.symbol, f"{kernel.file}.{kernel.__name__}", parse(kernel.signature).text
     )
     return function
@@ -131,4 +134,4 @@ def _open(path: Path, kernel: Kernel) -> Callable[..., Any]:
 
 @cache
 def _library(path: Path) -> Any:
-    return call().open(path)
+    return call_module().open(path)

@@ -144,15 +144,15 @@ def plain_lowest_bit(word: int) -> Any:
 
 
 def plain_view(address: int, rows: int, columns: int) -> Any:
-    return _at(address, ctypes.c_int64, int(rows) * int(columns)).reshape(int(rows), int(columns))
+    return _array_at(address, ctypes.c_int64, int(rows) * int(columns)).reshape(int(rows), int(columns))
 
 
 def plain_small_view(address: int, length: int) -> Any:
-    return _at(address, ctypes.c_int32, int(length))
+    return _array_at(address, ctypes.c_int32, int(length))
 
 
-def _at(address: int, element: Any, count: int) -> Any:
-    """The array at an address; there may be nothing at the address of an empty one."""
+def _array_at(address: int, element: Any, count: int) -> Any:
+    """Return the array at an address; that of an empty array may be invalid."""
     if count == 0:
         return np.zeros(0, element)
     return np.ctypeslib.as_array((element * count).from_address(int(address)))

@@ -1,7 +1,7 @@
-"""A kernel's signature, without numba: what its arguments are, and the slots they take in compiled code.
+"""Signatures of kernels, without numba: the types of arguments, and their slots in compiled code.
 
-A slot is a word: an integer, a double's bits, or 0 and 1 for a boolean take one; an array takes its address
-and then its shape.
+A slot is a word: an integer, the bits of a double, or 0 or 1 for a boolean. An array takes a slot for its
+address and one for each dimension.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Final
 from kpg.runtime.errors import InternalError
 
 SCALARS: Final = {"int64": "i", "uint64": "u", "float64": "f", "boolean": "b", "void": "v"}
-"""numba's names to the letters that ``call.c`` knows."""
+"""Letters of ``call.c`` by numba's names of scalars."""
 
 ELEMENTS: Final = {
     "int64": "i8",
@@ -23,7 +23,7 @@ ELEMENTS: Final = {
     "float64": "f8",
     "boolean": "b1",
 }
-"""Element types to the kind and size that numpy gives them."""
+"""numpy's kind and size by numba's names of element types."""
 
 _ARGUMENT: Final = re.compile(
     r"\s*(?:Array\((?P<whole>\w+), (?P<dimensions>[12]), 'C', True\)"
@@ -33,40 +33,44 @@ _ARGUMENT: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """``codes`` has a letter for a scalar; an array is its element's kind and size and the number of its
-    dimensions, then ``r`` if it is only read, else ``w``: ``i82w``. ``result`` is a letter."""
+    """Codes of the arguments and of the result.
+
+    A scalar's code is a letter. An array's is the kind and size of its elements, its number of dimensions,
+    and ``r``
+    if it is read-only, else ``w``: ``i82w``.
+    """
 
     codes: tuple[str, ...]
     result: str
 
     @property
     def text(self) -> str:
-        """As ``call.c`` reads it: the result, then the arguments, apart by spaces."""
+        """The form that ``call.c`` reads: codes of the result and the arguments, separated by spaces."""
         return " ".join((self.result, *self.codes))
 
 
 def parse(text: str) -> Signature:
-    """The signature in numba's words: contiguous arrays of one or two dimensions, and scalars."""
+    """Parse a signature in numba's syntax: contiguous arrays of one or two dimensions, and scalars."""
     result, _, rest = text.partition("(")
     inside = rest.removesuffix(")").rstrip(", ")
     codes: list[str] = []
     at = 0
     while at < len(inside):
-        found = _ARGUMENT.match(inside, at)
-        if found is None:
+        match = _ARGUMENT.match(inside, at)
+        if match is None:
             raise InternalError(f"kernel signature {text!r}: not understood at {inside[at:]!r}")
-        codes.append(_code(found))
-        at = found.end()
+        codes.append(_code_of(match))
+        at = match.end()
     if result not in SCALARS or "" in codes:
         raise InternalError(f"kernel signature {text!r}: a type that kernels cannot take")
     return Signature(tuple(codes), SCALARS[result])
 
 
-def _code(found: re.Match[str]) -> str:
-    """The code of one argument; empty for a type there is none for."""
-    if found["whole"]:
-        return f"{ELEMENTS[found['whole']]}{found['dimensions']}r" if found["whole"] in ELEMENTS else ""
-    if found["element"]:
-        dimensions = 2 if found["leading"] else 1
-        return f"{ELEMENTS[found['element']]}{dimensions}w" if found["element"] in ELEMENTS else ""
-    return SCALARS.get(found["scalar"], "").replace("v", "")
+def _code_of(match: re.Match[str]) -> str:
+    """Return the code of one argument; empty for an unsupported type."""
+    if match["whole"]:
+        return f"{ELEMENTS[match['whole']]}{match['dimensions']}r" if match["whole"] in ELEMENTS else ""
+    if match["element"]:
+        dimensions = 2 if match["leading"] else 1
+        return f"{ELEMENTS[match['element']]}{dimensions}w" if match["element"] in ELEMENTS else ""
+    return SCALARS.get(match["scalar"], "").replace("v", "")

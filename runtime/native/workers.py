@@ -1,11 +1,12 @@
-"""Kernels compiled in processes of their own, several at a time.
+"""Compilation of kernels in processes of their own, several at a time.
 
-The first kernel that is missing starts the processes, and has them compile what nearly every program needs
-(``USUAL``) beside it; who needs another kernel puts that before the rest. A process that compiles holds a
-lock for the kernel, so that programs that start together share the work, and puts its result into the cache
-in one piece, so that stopping it harms nobody. Signals to the program do not reach it.
+The first missing kernel starts the processes, which then also compile the kernels of nearly every program
+(``USUAL``). A thread that waits for a kernel moves it to the front. A process holds a lock for the kernel
+that it
+compiles, so programs that start together share the work. It writes its result to the cache atomically, so
+stopping it does no harm. Signals to the program do not reach it.
 
-Whoever asks may be interrupted at any place: asking takes no lock, and may be done again.
+A caller may be interrupted at any point: ordering a kernel takes no lock, and can be repeated.
 """
 
 import atexit
@@ -25,15 +26,15 @@ from typing import Final
 from kpg.runtime.errors import InternalError
 from kpg.runtime.native.declare import Kernel, every_kernel
 from kpg.runtime.native.job import Job
-from kpg.runtime.native.link import cached, call, compiler, processor
+from kpg.runtime.native.link import cache_path, call_module, compiler_command, processor
 
 _logger = logging.getLogger("kpg")
 
-MOST_PROCESSES: Final = 8
-"""More would wait for each other: a few kernels take most of the time."""
+MAX_PROCESSES: Final = 8
+"""More would be idle: a few kernels take most of the time."""
 
-WIDTH: Final = 60
-"""Of the line on a terminal."""
+LINE_WIDTH: Final = 60
+"""Characters of the progress line on a terminal."""
 
 USUAL: Final = (
     "vm.run",
@@ -53,95 +54,97 @@ USUAL: Final = (
     "head.rehash",
     "sort.gather",
 )
-"""What a table, a view and a query need, the slowest to compile first."""
+"""Kernels that a table, a view and a query need, the slowest to compile first."""
 
 
-class Workers:
-    """Processes that compile, and for each a thread that feeds it; they start when there is work."""
+class CompilerPool:
+    """Compiler processes, each with a thread that feeds it; they start when there is work."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
         self._orders: SimpleQueue[tuple[Kernel, bool]] = SimpleQueue()
-        self._among_threads = threading.Lock()
-        self._waiting: list[Kernel] = []
+        self._queue_lock = threading.Lock()
+        self._queue: list[Kernel] = []
         self._threads: list[threading.Thread] = []
         self._processes: list[subprocess.Popen[str]] = []
-        self._finished = 0
-        self._stopping = False
-        self._watched = False
+        self._finished_count = 0
+        self._is_stopping = False
+        self._has_waiter = False
         atexit.register(self._stop)
 
     def wait(self, kernel: Kernel) -> None:
-        """Have a kernel compiled before others. May be interrupted: compiling goes on.
+        """Compile a kernel before others and wait for it. The wait may be interrupted; compilation continues.
 
-        Raises ``CannotLink`` if there is no C compiler, ``InternalError`` if numba refuses the kernel.
+        Raises:
+            NoCompilerError: If there is no C compiler.
+            InternalError: If numba rejects the kernel.
         """
-        compiler()
-        (job,) = self._order([kernel], first=True)
-        if not job.done:
-            self.begin(usual())
-        self._watched = True
+        compiler_command()
+        (job,) = self._order([kernel], is_urgent=True)
+        if not job.is_done:
+            self.begin(usual_kernels())
+        self._has_waiter = True
         try:
-            self._show()
+            self._show_progress()
             job.wait()
         finally:
-            self._watched = False
+            self._has_waiter = False
             if sys.stderr.isatty():
-                print(f"\r{'':{WIDTH}}\r", end="", file=sys.stderr, flush=True)
+                print(f"\r{'':{LINE_WIDTH}}\r", end="", file=sys.stderr, flush=True)
 
     def begin(self, kernels: Iterable[Kernel]) -> list[Job]:
-        """Have kernels compiled that are not in the cache, in this order; does not wait for them."""
+        """Start to compile kernels that are not in the cache, in this order."""
         target = processor()
-        return self._order([kernel for kernel in kernels if not cached(kernel, target).is_file()])
+        return self._order([kernel for kernel in kernels if not cache_path(kernel, target).is_file()])
 
-    def _order(self, kernels: Sequence[Kernel], first: bool = False) -> list[Job]:
+    def _order(self, kernels: Sequence[Kernel], is_urgent: bool = False) -> list[Job]:
         jobs = []
         for kernel in kernels:
             jobs.append(self._jobs.setdefault(kernel.symbol, Job()))
-            self._orders.put((kernel, first))  # again if it was before: that may have been interrupted
-        for _ in range(len(self._threads), min(MOST_PROCESSES, processors(), len(self._jobs))):
+            self._orders.put((kernel, is_urgent))  # again if it was before: that may have been interrupted
+        for _ in range(len(self._threads), min(MAX_PROCESSES, available_processors(), len(self._jobs))):
             thread = threading.Thread(target=self._feed, name="kpg compiles", daemon=True)
             thread.start()
             self._threads.append(thread)
         return jobs
 
-    def _next(self) -> tuple[Kernel, Job]:
-        """What to compile next: the order of the threads that compile, which nothing interrupts."""
+    def _take_order(self) -> tuple[Kernel, Job]:
+        """Wait for an order and return it; called by the pool's threads, which are not interrupted."""
         while True:
-            with self._among_threads:
+            with self._queue_lock:
                 try:
                     while True:
                         kernel, first = self._orders.get_nowait()
-                        self._waiting.insert(0 if first else len(self._waiting), kernel)
+                        self._queue.insert(0 if first else len(self._queue), kernel)
                 except Empty:
                     pass
-                while self._waiting:
-                    kernel = self._waiting.pop(0)
+                while self._queue:
+                    kernel = self._queue.pop(0)
                     job = self._jobs.get(kernel.symbol)
-                    if job is not None and not job.begun:
-                        job.begun = True
+                    if job is not None and not job.has_begun:
+                        job.has_begun = True
                         return kernel, job
-            self._orders.put(self._orders.get())  # waits
+            self._orders.put(self._orders.get())  # waits for an order
 
     def _feed(self) -> None:
-        """Give one process kernels to compile, for good."""
-        process = self._start()
-        while not self._stopping:
-            kernel, job = self._next()
+        """Compile kernels with one process until the program ends."""
+        process = self._start_process()
+        while not self._is_stopping:
+            kernel, job = self._take_order()
             try:
                 self._compile(process, kernel)
             except BaseException as error:
                 del self._jobs[kernel.symbol]  # may be tried again
                 job.fail(error)
-                if process.poll() is not None and not self._stopping:
-                    process = self._start()
+                if process.poll() is not None and not self._is_stopping:
+                    process = self._start_process()
             else:
                 job.finish(None)
-            self._finished += 1
-            self._show()
+            self._finished_count += 1
+            self._show_progress()
 
-    def _start(self) -> subprocess.Popen[str]:
-        """A process that reads kernels' names and compiles them; it ends with its input."""
+    def _start_process(self) -> subprocess.Popen[str]:
+        """Start a process that compiles the kernels that it reads; it ends with its input."""
         root = Path(str(importlib.import_module("kpg").__file__)).parents[1]
         path = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
         process = subprocess.Popen(
@@ -158,7 +161,7 @@ class Workers:
     def _compile(self, process: subprocess.Popen[str], kernel: Kernel) -> None:
         target = processor()
         assert process.stdin is not None and process.stdout is not None
-        order = (kernel.function.__module__, kernel.__name__, target, str(cached(kernel, target)))
+        order = (kernel.function.__module__, kernel.__name__, target, str(cache_path(kernel, target)))
         process.stdin.write(json.dumps(order) + "\n")
         process.stdin.flush()
         answer = process.stdout.readline()
@@ -170,41 +173,41 @@ class Workers:
         if error:
             raise InternalError(f"kernel {kernel.symbol} is not compiled: {error}")
 
-    def _show(self) -> None:
-        """Say how far it is: on a terminal, while somebody waits, in a line that goes; else in the log."""
-        message = f"kpg compiles kernels, once on a machine: {self._finished} of {len(self._jobs)}"
+    def _show_progress(self) -> None:
+        """Show the progress: on a terminal while a caller waits, in a line that is erased; else in the log."""
+        message = f"kpg compiles kernels, once on a machine: {self._finished_count} of {len(self._jobs)}"
         if not sys.stderr.isatty():
             _logger.info(message)
-        elif self._watched:
+        elif self._has_waiter:
             print(f"\r{message}", end="", file=sys.stderr, flush=True)
 
     def _stop(self) -> None:
-        """End the processes. One that is just being started ends with its input, as soon as this one does."""
-        self._stopping = True
+        """Stop the processes. One that is just being started ends with its input when this process ends."""
+        self._is_stopping = True
         for process in list(self._processes):
             process.terminate()
             process.wait()
 
 
 @cache
-def workers() -> Workers:
-    """This process's workers."""
-    call()  # which starts nothing if there is no C compiler
-    return Workers()
+def compiler_pool() -> CompilerPool:
+    """Return this process's pool."""
+    call_module()  # fails without a C compiler, before anything is started
+    return CompilerPool()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=workers.cache_clear)  # its parent's threads are not there
+    os.register_at_fork(after_in_child=compiler_pool.cache_clear)  # its parent's threads are not there
 
 
-def usual() -> list[Kernel]:
-    """The kernels that nearly every program needs, less those that this process has loaded."""
-    known = {f"{kernel.file}.{kernel.__name__}": kernel for kernel in every_kernel()}
-    return [known[name] for name in USUAL if name in known]
+def usual_kernels() -> list[Kernel]:
+    """Return the kernels that nearly every program needs and this process has not loaded."""
+    by_name = {f"{kernel.file}.{kernel.__name__}": kernel for kernel in every_kernel()}
+    return [by_name[name] for name in USUAL if name in by_name]
 
 
-def processors() -> int:
-    """How many processors this process may use."""
+def available_processors() -> int:
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

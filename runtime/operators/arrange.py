@@ -1,4 +1,4 @@
-"""``plan.Arrange``: the input as a trace, shared by all its readers."""
+"""``plan.Arrange``: the input as a trace that all its readers share."""
 
 from collections.abc import Iterator
 
@@ -6,91 +6,91 @@ from kpg.runtime.dataflow.dataflow_graph import Operator
 from kpg.runtime.kernels.links import INSERTED
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.records import dataclass
-from kpg.runtime.trace.batch import Layers, Sought
+from kpg.runtime.trace.batch import Layers, LookupTarget
 from kpg.runtime.trace.spine import Spine, TraceHandle
-from kpg.runtime.trace.updates import Updates, bound_with
+from kpg.runtime.trace.updates import Updates, extend_bound
 from kpg.runtime.types import Type
 
-RUN = 1 << 21
+RUN_UPDATES = 1 << 21
 """Updates buffered before they are consolidated into one sorted run."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Arrange(Operator):
-    """Adds each step's updates to the trace, and streams them on.
+    """Appends each step's updates to the trace and emits them.
 
-    Reads between steps, and in the step after this operator's flush, see them.
+    Readers see them between steps, and in the same step after this operator's flush.
     """
 
     key: int
     spine: Spine
     handle: TraceHandle
-    leading: Type | None = None
-    """That of the key's first column."""
-    changed: bool = False
-    """Whether the step has added to the trace."""
+    leading_type: Type | None = None
+    """Type of the key's first column."""
+    has_changed: bool = False
+    """Whether the step has appended to the trace."""
     mark: int | None = None
-    run_limit: int = RUN
+    run_limit: int = RUN_UPDATES
     bound: int = 0
-    """No multiplicity is larger; ``committed_bound`` is what it was before the step."""
+    """Upper bound of all multiplicities; ``committed_bound`` is its value before the step."""
     committed_bound: int = 0
 
     def absorb(self) -> None:
         if sum(len(updates) for updates in self.pending) > self.run_limit:
-            run = Updates.concat(self.take()).consolidate()
+            run = Updates.concat(self.take_pending()).consolidate()
             self.pending.append(run)
-            self.run_limit = max(RUN, 2 * len(run))
+            self.run_limit = max(RUN_UPDATES, 2 * len(run))
 
     def flush(self) -> None:
-        pending = self.take()
-        self.run_limit = RUN
+        pending = self.take_pending()
+        self.run_limit = RUN_UPDATES
         if not pending:
             return
         spine, step = self.spine, self.place.scope.step
         if self.mark is None:
             self.mark = spine.mark()
             if spine.depth == 1 and not step.hydrating:
-                # Small steps leave it behind; a head that is sealed now is to have one time.
-                self.handle.advance_logical(Antichain.known(((step.lower - 1,),)))
+                # Small steps do not advance it. A head that is sealed now must compact to one time.
+                self.handle.advance_logical(Antichain.of_minimal(((step.lower - 1,),)))
         updates = Updates.concat(pending)
-        self.bound = bound_with(self.bound, spine.parts, updates)
-        updates = spine.append(updates, step.after, alone=step.single_time)
+        self.bound = extend_bound(self.bound, spine.parts, updates)
+        updates = spine.append(updates, step.after, alone=step.has_single_time)
         if updates.data.shape[1]:
-            self.changed = True
+            self.has_changed = True
             self.emit(updates)
 
-    def linked(self, verdict: int, count: int, added: int) -> None:
+    def record_link(self, verdict: int, count: int, added: int) -> None:
         if self.mark is None:
             self.mark = self.spine.mark()
         if verdict == INSERTED:
-            self.spine.inserted(count, self.step.after)
+            self.spine.record_insert(count, self.step.after)
         else:
-            self.spine.appended(count, verdict, self.step.after)
+            self.spine.record_append(count, verdict, self.step.after)
         self.bound += added
-        self.changed = True
+        self.has_changed = True
 
-    def committed(self, verdict: int, count: int, added: int, after: Antichain) -> None:
+    def commit_link(self, verdict: int, count: int, added: int, after: Antichain) -> None:
         spine = self.spine
         if verdict == INSERTED:
-            spine.inserted(count, after)
+            spine.record_insert(count, after)
         else:
-            spine.appended(count, verdict, after)
+            spine.record_append(count, verdict, after)
         self.bound += added
         self.committed_bound = self.bound
-        self.handle.follow()
-        if not spine.rest():
+        self.handle.advance_physical_to_upper()
+        if not spine.finish_if_idle():
             self.handle.advance_logical(self.step.beginning)
             spine.work()
 
     @property
     def layers(self) -> Layers:
-        """All batches, oldest first, this step's last: for whoever reads in order."""
+        """All batches, oldest first, this step's last, for reads in order."""
         return self.spine.layers()
 
     @property
-    def sought(self) -> Sought:
-        """The trace for looking keys up."""
-        return self.spine.sought()
+    def lookup_target(self) -> LookupTarget:
+        """The trace as a target of lookups."""
+        return self.spine.lookup_target()
 
     def snapshot(self) -> Iterator[Updates]:
         time = self.step.stamp
@@ -109,21 +109,21 @@ class Arrange(Operator):
         self.bound = self.committed_bound
         if self.mark is not None:
             self.spine.truncate(self.mark)
-        self.changed, self.mark = False, None
+        self.has_changed, self.mark = False, None
 
     def maintain(self) -> None:
         self.mark = None
-        if self.changed:
-            self.changed = False
-            self.handle.follow()
-            if not self.spine.rest():
+        if self.has_changed:
+            self.has_changed = False
+            self.handle.advance_physical_to_upper()
+            if not self.spine.finish_if_idle():
                 self.handle.advance_logical(self.step.beginning)
                 self.spine.work()
 
     def compact(self, epoch: int) -> None:
-        """Make one batch of the trace, between steps; ``epoch`` was the last."""
-        self.handle.follow()
-        self.handle.advance_logical(Antichain.known(((epoch,),)))
+        """Merge the trace into one batch, between steps; ``epoch`` is the last closed one."""
+        self.handle.advance_physical_to_upper()
+        self.handle.advance_logical(Antichain.of_minimal(((epoch,),)))
         self.spine.compact()
 
     @property

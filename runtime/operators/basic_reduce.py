@@ -1,8 +1,8 @@
 """``plan.BasicReduce`` and ``plan.Fold``: aggregates that run their algorithm in Python.
 
-BasicReduce computes an aggregate again from the whole group when the group changes. Fold keeps a Python state
-for each group and adds and subtracts rows. It copies a state when a step first touches the group, so that a
-rollback is safe whatever a user function did to the state.
+BasicReduce recomputes an aggregate from the whole group when the group changes. Fold keeps a Python
+state for each group and adds and subtracts rows. It copies a state when a step first touches the
+group, so that a rollback works whatever a user function does to the state.
 """
 
 import copy
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from kpg.runtime.dataflow.dataflow_graph import Operator
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError
-from kpg.runtime.functions import AggregateFunction, Basic, aggregate_named, aggregated, algorithm_of
-from kpg.runtime.functions.aggregation.definition import Algorithm, Places
+from kpg.runtime.functions import AggregateFunction, Basic, algorithm_of, compute_aggregate, lookup_aggregate
+from kpg.runtime.functions.aggregation.definition import Algorithm, PositionalAccess
 from kpg.runtime.mfp.python_calls import value_of, values_of, word_of
 from kpg.runtime.operators.topk import GroupReader, Tasks
 from kpg.runtime.plan import BasicAggregate
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import shown
+from kpg.runtime.scalar import display_name
 from kpg.runtime.trace.batch import Layers, collect
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import ERROR, NULL, Type
@@ -32,18 +32,20 @@ from kpg.runtime.types import ERROR, NULL, Type
 Words = NDArray[np.int64]
 
 
-Evaluate = Callable[[Words, Words], int]
-"""From a group's rows ``int64[width, n]`` and their multiplicities to the aggregate's word."""
+Evaluator = Callable[[Words, Words], int]
+"""Function from a group's rows ``int64[width, n]`` and their multiplicities to the aggregate's word."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class BasicReduce(GroupReader):
-    """One row (key..., aggregates...) for each group that has rows."""
+    """One row (key..., aggregates...) for each nonempty group."""
 
-    evaluators: tuple[Evaluate, ...]
+    evaluators: tuple[Evaluator, ...]
 
-    def read(self, layers: Layers, tasks: Tasks, seen: Words) -> tuple[Words, Words, Words]:
-        rows, count, task, _ = collect(layers, tasks.prefix, tasks.times, seen, self.arrangement.width)
+    def read_groups(self, layers: Layers, tasks: Tasks, visible_layers: Words) -> tuple[Words, Words, Words]:
+        rows, count, task, _ = collect(
+            layers, tasks.prefix, tasks.times, visible_layers, self.arrangement.width
+        )
         starts = np.flatnonzero(np.diff(task, prepend=-1))
         out = np.empty((self.width, starts.shape[0]), np.int64)
         out[: self.group] = rows[: self.group, starts]
@@ -54,56 +56,58 @@ class BasicReduce(GroupReader):
         return out, np.ones(starts.shape[0], np.int64), task[starts]
 
 
-def evaluators(aggregates: Sequence[BasicAggregate], dictionary: Dictionary) -> tuple[Evaluate, ...]:
-    """The functions that compute each aggregate of a group."""
-    return tuple(_evaluator(aggregate, dictionary) for aggregate in aggregates)
+def make_evaluators(aggregates: Sequence[BasicAggregate], dictionary: Dictionary) -> tuple[Evaluator, ...]:
+    """Return a function for each aggregate that computes it for a group."""
+    return tuple(_make_evaluator(aggregate, dictionary) for aggregate in aggregates)
 
 
-def _evaluator(aggregate: BasicAggregate, dictionary: Dictionary) -> Evaluate:
-    function = aggregate_named(aggregate.function)
+def _make_evaluator(aggregate: BasicAggregate, dictionary: Dictionary) -> Evaluator:
+    function = lookup_aggregate(aggregate.function)
     basic = function.maintenance
-    if isinstance(basic, Basic) and basic.places is not None and _by_value(aggregate):
-        return _at_places(basic.places(aggregate.argument_types), aggregate, dictionary)
-    return _over_values(function, aggregate, dictionary)
+    if isinstance(basic, Basic) and basic.positions is not None and _is_ordered_by_operand(aggregate):
+        return _evaluate_at_positions(basic.positions(aggregate.argument_types), aggregate, dictionary)
+    return _evaluate_values(function, aggregate, dictionary)
 
 
-def _by_value(aggregate: BasicAggregate) -> bool:
-    """Whether the rows are in order by the first operand, or by what it is not and in Python only."""
+def _is_ordered_by_operand(aggregate: BasicAggregate) -> bool:
+    """Return whether the rows are in the order of the first operand or need no order."""
     return not aggregate.order or aggregate.arguments[len(aggregate.arguments) - len(aggregate.order) :] == (
         aggregate.arguments[0],
     )
 
 
-def _at_places(places: Places, aggregate: BasicAggregate, dictionary: Dictionary) -> Evaluate:
-    """The aggregate by the words of a group's rows, of which a few become Python values."""
+def _evaluate_at_positions(
+    places: PositionalAccess, aggregate: BasicAggregate, dictionary: Dictionary
+) -> Evaluator:
+    """Return an evaluator on words that decodes only the values at the positions that the aggregate needs."""
     operand, type_ = aggregate.arguments[0], aggregate.argument_types[0]
     with_direct = len(aggregate.arguments) - len(aggregate.order) > 1
     descending = bool(aggregate.order) and aggregate.order[0].descending
 
     def evaluate(rows: Words, counts: Words) -> int:
-        known = np.flatnonzero(rows[operand] != NULL)
-        if not known.size:
+        non_null = np.flatnonzero(rows[operand] != NULL)
+        if not non_null.size:
             return NULL
-        words = rows[operand, known]
-        order = _order(words, type_, dictionary)
-        words, ends = words[order], np.cumsum(counts[known[order]])
+        words = rows[operand, non_null]
+        order = _value_order(words, type_, dictionary)
+        words, ends = words[order], np.cumsum(counts[non_null[order]])
         direct = None
         if with_direct:
             direct = value_of(rows.item(aggregate.arguments[1], 0), aggregate.argument_types[1], dictionary)
         total = int(ends[-1])
-        with _errors_of(aggregate):
-            at = places.at(direct, total)
-            chosen = [total - 1 - place for place in at] if descending else at
-            found = words[np.searchsorted(ends, np.array(chosen, np.int64), "right")]
+        with _data_errors(aggregate):
+            positions = places.positions(direct, total)
+            sorted_positions = [total - 1 - place for place in positions] if descending else positions
+            words_at = words[np.searchsorted(ends, np.array(sorted_positions, np.int64), "right")]
             return _word(
-                aggregate, places.finish(values_of(found, type_, dictionary), direct, total), dictionary
+                aggregate, places.finish(values_of(words_at, type_, dictionary), direct, total), dictionary
             )
 
     return evaluate
 
 
-def _order(words: Words, type_: Type, dictionary: Dictionary) -> Words:
-    """Positions in the order of the values: words are in it, and strings where these stand for values."""
+def _value_order(words: Words, type_: Type, dictionary: Dictionary) -> Words:
+    """Return the positions of the words in the order of their values."""
     if not type_.is_interned:
         return np.argsort(words, kind="stable")
     strings = dictionary.decode(words)
@@ -111,8 +115,8 @@ def _order(words: Words, type_: Type, dictionary: Dictionary) -> Words:
 
 
 @contextmanager
-def _errors_of(aggregate: BasicAggregate) -> Iterator[None]:
-    """What cannot be computed is an error of the data."""
+def _data_errors(aggregate: BasicAggregate) -> Iterator[None]:
+    """Turn arithmetic errors and ValueErrors into DataErrors that name the aggregate."""
     try:
         yield
     except (ValueError, ArithmeticError) as error:
@@ -126,8 +130,10 @@ def _word(aggregate: BasicAggregate, value: Any, dictionary: Dictionary) -> int:
     return word
 
 
-def _over_values(function: AggregateFunction, aggregate: BasicAggregate, dictionary: Dictionary) -> Evaluate:
-    """The aggregate's algorithm over the Python values of a group's rows."""
+def _evaluate_values(
+    function: AggregateFunction, aggregate: BasicAggregate, dictionary: Dictionary
+) -> Evaluator:
+    """Return an evaluator that runs the aggregate's algorithm on the Python values of a group."""
     algorithm = algorithm_of(function, aggregate.argument_types, aggregate.order)
     operands = tuple(zip(aggregate.arguments, aggregate.argument_types, strict=True))
 
@@ -136,12 +142,14 @@ def _over_values(function: AggregateFunction, aggregate: BasicAggregate, diction
     def evaluate(rows: Words, counts: Words) -> int:
         columns = [
             dictionary.decode(rows[column])
-            if place >= first_key and type_.is_interned  # strings are in order as values are
+            if place >= first_key and type_.is_interned  # sort keys: their strings sort as the values do
             else values_of(rows[column], type_, dictionary)
             for place, (column, type_) in enumerate(operands)
         ]
-        with _errors_of(aggregate):
-            value = aggregated(algorithm, zip(zip(*columns, strict=True), counts.tolist(), strict=True))
+        with _data_errors(aggregate):
+            value = compute_aggregate(
+                algorithm, zip(zip(*columns, strict=True), counts.tolist(), strict=True)
+            )
         return _word(aggregate, value, dictionary)
 
     return evaluate
@@ -154,7 +162,7 @@ Changes = list[tuple[tuple[int, ...], int]]
 
 @dataclass(slots=True)
 class Group:
-    """A group's number of rows, the state of each aggregate, and the aggregates' words as last emitted."""
+    """A group's number of rows, the state of each aggregate, and the words that were emitted last."""
 
     rows: int
     states: list[Any]
@@ -162,39 +170,39 @@ class Group:
 
 
 class Folder:
-    """One aggregate over the operands of rows of words."""
+    """Incremental evaluation of one aggregate with a Python state."""
 
     def __init__(self, aggregate: BasicAggregate, dictionary: Dictionary) -> None:
-        algorithm: Algorithm = aggregate_named(aggregate.function).algorithm(aggregate.argument_types)
+        algorithm: Algorithm = lookup_aggregate(aggregate.function).algorithm(aggregate.argument_types)
         assert algorithm.subtract is not None
         self.initialize, self._add, self._finish = algorithm.initialize, algorithm.add, algorithm.finish
         self._subtract = algorithm.subtract
         self._aggregate = aggregate
         self._dictionary = dictionary
 
-    def change(self, state: Any, rows: Words, diffs: Sequence[int]) -> Any:
-        """The state after rows ``int64[width, n]`` have come and gone: first what comes."""
+    def update(self, state: Any, rows: Words, diffs: Sequence[int]) -> Any:
+        """Return the state after adding rows of positive diff, then subtracting the others."""
         operands = zip(self._aggregate.arguments, self._aggregate.argument_types, strict=True)
         columns = [values_of(rows[place], type_, self._dictionary) for place, type_ in operands]
         values = list(zip(*columns, strict=True)) if columns else [()] * rows.shape[1]
-        known = [(value, diff) for value, diff in zip(values, diffs, strict=True) if value[:1] != (None,)]
+        non_null = [(value, diff) for value, diff in zip(values, diffs, strict=True) if value[:1] != (None,)]
         try:
-            for value, diff in known:
+            for value, diff in non_null:
                 if diff > 0:
                     state = self._add(state, value, diff)
-            for value, diff in known:
+            for value, diff in non_null:
                 if diff < 0:
                     state = self._subtract(state, value, -diff)
         except (ValueError, ArithmeticError) as error:
-            raise self._failed(error) from error
+            raise self._evaluation_error(error) from error
         return state
 
     def word(self, state: Any) -> int:
-        """The aggregate's word."""
+        """Return the aggregate's word."""
         try:
             value = self._finish(state)
         except (ValueError, ArithmeticError) as error:
-            raise self._failed(error) from error
+            raise self._evaluation_error(error) from error
         word = word_of(value, self._aggregate.type, self._dictionary) if value is not None else NULL
         if word == ERROR:
             raise DataError(f"{self._name} of a group is no {self._aggregate.type}: {value}")
@@ -202,64 +210,64 @@ class Folder:
 
     @property
     def _name(self) -> str:
-        return shown(self._aggregate.function)
+        return display_name(self._aggregate.function)
 
-    def _failed(self, error: Exception) -> DataError:
+    def _evaluation_error(self, error: Exception) -> DataError:
         return DataError(f"{self._name} of a group cannot be computed: {error}")
 
 
-def folders(aggregates: Sequence[BasicAggregate], dictionary: Dictionary) -> tuple[Folder, ...]:
-    """What computes each aggregate."""
+def make_folders(aggregates: Sequence[BasicAggregate], dictionary: Dictionary) -> tuple[Folder, ...]:
+    """Return the folder of each aggregate."""
     return tuple(Folder(aggregate, dictionary) for aggregate in aggregates)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Fold(Operator):
-    """One row (key..., aggregates...) for each group that has rows."""
+    """One row (key..., aggregates...) for each nonempty group."""
 
     group: int
     folders: tuple[Folder, ...]
     groups: dict[Key, Group] = field(default_factory=dict)
-    before: dict[Key, Group | None] = field(default_factory=dict)
-    """The groups that this step has touched, as they were."""
+    undo_groups: dict[Key, Group | None] = field(default_factory=dict)
+    """Copies of the groups that this step has touched; None for new ones."""
 
     def flush(self) -> None:
-        pending = self.take()
+        pending = self.take_pending()
         if not pending:
             return
         updates = Updates.concat(pending).consolidate()
         epochs = updates.times()[0]
         for epoch in np.unique(epochs).tolist():
-            chosen = updates.take(np.flatnonzero(epochs == epoch))
+            epoch_updates = updates.take(np.flatnonzero(epochs == epoch))
             time = np.full((1, 1), epoch, np.int64)
-            now = Updates(chosen.data, time, chosen.diff).consolidate()
-            changes = self._changed(now) if len(now) else []
+            now = Updates(epoch_updates.data, time, epoch_updates.diff).consolidate()
+            changes = self._apply_updates(now) if len(now) else []
             if changes:
                 rows = np.array([row for row, _ in changes], np.int64).T
                 diffs = np.array([diff for _, diff in changes], np.int64)
                 self.emit(Updates(np.ascontiguousarray(rows), time, diffs))
 
-    def _changed(self, updates: Updates) -> Changes:
-        """Take the updates of one epoch, in order, into the states; how the output changes."""
+    def _apply_updates(self, updates: Updates) -> Changes:
+        """Apply the sorted updates of one epoch to the states and return the output's changes."""
         data, diffs = updates.data, updates.diffs()
         keys = data[: self.group]
         heads = np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1
         result: Changes = []
         for start, end in pairwise([0, *heads.tolist(), len(updates)]):
             key = tuple(keys[:, start].tolist())
-            result += self._change(key, data[:, start:end], diffs[start:end].tolist())
+            result += self._update_group(key, data[:, start:end], diffs[start:end].tolist())
         return result
 
-    def _change(self, key: Key, rows: Words, diffs: list[int]) -> Changes:
+    def _update_group(self, key: Key, rows: Words, diffs: list[int]) -> Changes:
         old = self.groups.get(key)
-        if key not in self.before:
-            self.before[key] = copy.deepcopy(old)
+        if key not in self.undo_groups:
+            self.undo_groups[key] = copy.deepcopy(old)
         group = old or Group(0, [folder.initialize() for folder in self.folders])
         words = group.words if group.rows else None
         self.groups[key] = group
         group.rows += sum(diffs)
         for place, folder in enumerate(self.folders):
-            group.states[place] = folder.change(group.states[place], rows, diffs)
+            group.states[place] = folder.update(group.states[place], rows, diffs)
         if not group.rows:
             del self.groups[key]
             return [] if words is None else [((*key, *words), -1)]
@@ -281,18 +289,18 @@ class Fold(Operator):
 
     def commit(self) -> None:
         self.pending.clear()
-        self.before.clear()
+        self.undo_groups.clear()
 
     def rollback(self) -> None:
         self.pending.clear()
-        for key, group in self.before.items():
+        for key, group in self.undo_groups.items():
             if group is None:
                 self.groups.pop(key, None)
             else:
                 self.groups[key] = group
-        self.before.clear()
+        self.undo_groups.clear()
 
     @property
     def rows(self) -> int:
-        """Groups that have a state."""
+        """Number of groups."""
         return len(self.groups)

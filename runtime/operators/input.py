@@ -1,8 +1,9 @@
-"""``plan.Source``, ``user.Input`` and sinks: where updates enter the dataflow and where changes leave it.
+"""``plan.SourceProgram``, ``user.Input`` and sinks: the entries and exits of the dataflow.
 
-A :class:`Source` streams the rowids of a base table. An :class:`Input` is a stream of user updates; it keeps
-only what no step has taken yet. A :class:`Sink` or :class:`Capture` keeps changes until they are drained; a
-:class:`Memory` keeps the changes of a view for AS OF reads.
+A :class:`SourceProgram` emits the rowids of a base table. An :class:`Input` is a stream of user updates;
+it buffers only updates that no step has processed. A :class:`Sink` or :class:`Capture` buffers
+changes until they are drained; a :class:`ChangeHistory` keeps the changes of a view for AS OF
+reads.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,23 +15,23 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.dataflow_graph import Operator, Place
 from kpg.runtime.errors import InterfaceError
-from kpg.runtime.operators.linear import Late
+from kpg.runtime.operators.linear import LazyLinear
 from kpg.runtime.records import dataclass
-from kpg.runtime.tables.epochs import live_then
+from kpg.runtime.tables.epochs import live_as_of
 from kpg.runtime.tables.table import Table
 from kpg.runtime.trace.updates import Updates
 
 
 @dataclass(slots=True, eq=False)
 class Piece:
-    """Updates in order of time, of which those from ``start`` on are still to come."""
+    """Updates sorted by time, of which those from ``start`` on are still to be processed."""
 
     updates: Updates
     start: int = 0
 
     @classmethod
     def of(cls, updates: Updates) -> "Piece":
-        """The updates, put in order."""
+        """Return the updates sorted by time."""
         times = updates.time[0]
         if not updates.constant_time and (times[1:] < times[:-1]).any():
             updates = updates.take(np.argsort(times, kind="stable"))
@@ -41,21 +42,21 @@ class Piece:
 
     @property
     def first(self) -> int:
-        """The first time to come."""
+        """First time still to be processed."""
         return int(self.updates.time[0, 0 if self.updates.constant_time else self.start])
 
     def end(self, upper: int) -> int:
-        """The position behind the updates before ``upper``."""
+        """Return the position after the updates before ``upper``."""
         if self.updates.constant_time:
             return len(self.updates) if self.first < upper else self.start
         return int(np.searchsorted(self.updates.time[0], upper))
 
     def last(self, upper: int) -> int:
-        """The last time before ``upper``, where there is one to come."""
+        """Return the last time before ``upper``; there must be one to be processed."""
         return int(self.updates.time[0, 0 if self.updates.constant_time else self.end(upper) - 1])
 
-    def taken(self, upper: int) -> tuple[Updates, "Piece | None"]:
-        """The updates to come before ``upper``, and those after them."""
+    def split(self, upper: int) -> tuple[Updates, "Piece | None"]:
+        """Return the remaining updates before ``upper``, and the piece of those after."""
         end = self.end(upper)
         rest = Piece(self.updates, end) if end < len(self.updates) else None
         if self.start == 0 and rest is None:
@@ -65,54 +66,55 @@ class Piece:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Input(Operator):
-    """Updates in order of arrival, at times not before ``time``, which only rises.
+    """Buffer of updates in order of arrival, at times not before ``time``, which only advances.
 
-    ``asked`` is the time that the user has last set: a commit that closes an epoch moves ``time`` past it.
+    ``user_time`` is the time that the user has last set: a commit that closes an epoch moves ``time``
+    past it.
     """
 
     name: str
     time: int
-    asked: int
-    open: bool = True
-    flowed: bool = False
+    user_time: int
+    is_open: bool = True
+    has_emitted: bool = False
     buffer: list[Piece] = field(default_factory=list)
-    staged: list[tuple[int, ...]] = field(default_factory=list)
-    released: list[Piece] = field(default_factory=list)
+    staged_rows: list[tuple[int, ...]] = field(default_factory=list)
+    undo_buffer: list[Piece] = field(default_factory=list)
 
     @property
     def identity(self) -> str:
-        """What plans call it."""
+        """Identity in plans."""
         return self.place.fingerprint
 
     def advance_to(self, time: int) -> None:
-        """Have nothing more come before ``time``."""
-        self.time = self.asked = time
+        """Promise that no update before ``time`` will follow."""
+        self.time = self.user_time = time
 
     def close(self) -> None:
-        """Have nothing more come than what is buffered."""
-        self.open = False
+        """Promise that no update will follow."""
+        self.is_open = False
 
     @property
     def earliest(self) -> int | None:
-        """The first time in the buffer."""
-        self.settle()
+        """First time in the buffer; None if it is empty."""
+        self.flush_staged()
         return min((piece.first for piece in self.buffer), default=None)
 
     def stage(self, row: tuple[int, ...]) -> None:
         """Buffer one update: the words of its row, its time and its diff."""
-        self.staged.append(row)
+        self.staged_rows.append(row)
 
-    def settle(self) -> None:
-        """Make a piece of the updates that came one by one."""
-        if self.staged:
-            words = np.ascontiguousarray(np.array(self.staged, np.int64).T)
-            single = len({row[-2] for row in self.staged}) == 1
-            self.staged = []
+    def flush_staged(self) -> None:
+        """Turn the staged updates into a piece."""
+        if self.staged_rows:
+            words = np.ascontiguousarray(np.array(self.staged_rows, np.int64).T)
+            single = len({row[-2] for row in self.staged_rows}) == 1
+            self.staged_rows = []
             self.add(Updates(words[:-2], words[-2:-1, :1].copy() if single else words[-2:-1], words[-1]))
 
     def clear(self) -> int:
-        """Forget what is buffered; how many updates."""
-        self.settle()
+        """Discard the buffer and return the number of its updates."""
+        self.flush_staged()
         count = sum(map(len, self.buffer))
         self.buffer.clear()
         return count
@@ -122,45 +124,49 @@ class Input(Operator):
         if len(updates):
             self.buffer.append(Piece.of(updates))
 
-    def gather(self) -> None:
-        """Make the buffer one consolidated piece. DataError if a sum of diffs does not fit 64 bits."""
-        self.settle()
+    def consolidate_buffer(self) -> None:
+        """Consolidate the buffer into one piece.
+
+        Raises:
+            DataError: If a sum of diffs does not fit 64 bits.
+        """
+        self.flush_staged()
         if self.buffer:
             parts = [piece.updates.take(np.arange(piece.start, len(piece.updates))) for piece in self.buffer]
             updates = Updates.concat(parts).consolidate()
             self.buffer = [Piece.of(updates)] if len(updates) else []
 
     def span(self, upper: int) -> tuple[int, int] | None:
-        """The first and the last time in the buffer before ``upper``, if there are any."""
-        self.settle()
+        """Return the first and the last time in the buffer before ``upper``; None if there is none."""
+        self.flush_staged()
         due = [piece for piece in self.buffer if piece.first < upper]
         return (min(p.first for p in due), max(p.last(upper) for p in due)) if due else None
 
-    def release(self, upper: int) -> None:
-        """Send what is buffered at times before ``upper`` in the step in progress."""
-        self.settle()
+    def push_until(self, upper: int) -> None:
+        """Push the buffered updates at times before ``upper`` in the current step."""
+        self.flush_staged()
         if not any(piece.first < upper for piece in self.buffer):
             return
-        self.released, self.buffer = self.buffer, []
+        self.undo_buffer, self.buffer = self.buffer, []
         parts = []
-        for piece in self.released:
+        for piece in self.undo_buffer:
             rest: Piece | None = piece
             if piece.first < upper:
-                updates, rest = piece.taken(upper)
+                updates, rest = piece.split(upper)
                 parts.append(updates)
             if rest is not None:
                 self.buffer.append(rest)
-        self.push(0, _shortened(Updates.concat(parts)))
+        self.push(0, _shorten_times(Updates.concat(parts)))
 
     def flush(self) -> None:
-        for updates in self.take():
+        for updates in self.take_pending():
             self.emit(updates)
 
     def hydrate(self) -> None:
-        """There is nothing before."""
+        """Do nothing: an input has no history."""
 
     def snapshot(self) -> Iterator[Updates]:
-        if self.flowed:
+        if self.has_emitted:
             raise InterfaceError(
                 f"input {self.name} is a stream: what it brought up to time {self.step.time} is not kept",
                 hint="have arrange_by_key() or export() keep it from the start, and read that",
@@ -171,18 +177,18 @@ class Input(Operator):
         return 0
 
     def commit(self) -> None:
-        self.flowed = True
+        self.has_emitted = True
         self.pending.clear()
-        self.released = []
+        self.undo_buffer = []
 
     def rollback(self) -> None:
         self.pending.clear()
-        if self.released:
-            self.buffer, self.released = self.released, []
+        if self.undo_buffer:
+            self.buffer, self.undo_buffer = self.undo_buffer, []
 
 
-def _shortened(updates: Updates) -> Updates:
-    """With one time stored once."""
+def _shorten_times(updates: Updates) -> Updates:
+    """Return the updates with their time stored once if all are equal."""
     time = updates.time
     if time.shape[1] > 1 and (time == time[0, 0]).all():
         return updates.with_time(time[:, :1].copy())
@@ -190,44 +196,44 @@ def _shortened(updates: Updates) -> Updates:
 
 
 @dataclass(slots=True, eq=False)
-class Hearer(Operator):
-    """Base of what hears a view's rows for somebody outside."""
+class ChangeListener(Operator):
+    """Base of operators that collect a view's changes for a client."""
 
-    chosen: NDArray[np.int64] | None = None
-    """Of an ego view the only readers, in order, whose changes anybody asks for."""
+    readers: NDArray[np.int64] | None = None
+    """For an ego view, the sorted readers whose changes are requested; None for all."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Sink(Operator):
-    """Keeps the changes of each step, in a loop of each round, consolidated, until they are drained."""
+    """Buffers the consolidated changes of each step, or of each round in a loop, until they are drained."""
 
     shows_epochs = True
     listener: int
-    open: bool = True
-    """Whether anybody will drain it."""
+    is_open: bool = True
+    """Whether a client will drain it."""
     changes: list[Updates] = field(default_factory=list)
-    uncommitted: list[Updates] = field(default_factory=list)
+    uncommitted_changes: list[Updates] = field(default_factory=list)
 
     def flush(self) -> None:
-        pending = self.take()
+        pending = self.take_pending()
         if pending:
             changes = Updates.concat(pending).consolidate()
-            self.uncommitted += [changes] if len(changes) else []
+            self.uncommitted_changes += [changes] if len(changes) else []
 
     def drain(self) -> list[Updates]:
-        """The changes of committed steps since the last call."""
+        """Return the changes of committed steps since the last call."""
         changes, self.changes = self.changes, []
         return changes
 
     def commit(self) -> None:
         self.pending.clear()
-        if self.open:
-            self.changes.extend(self.uncommitted)
-        self.uncommitted = []
+        if self.is_open:
+            self.changes.extend(self.uncommitted_changes)
+        self.uncommitted_changes = []
 
     def rollback(self) -> None:
         self.pending.clear()
-        self.uncommitted = []
+        self.uncommitted_changes = []
 
     def snapshot(self) -> Iterator[Updates]:
         return iter(())
@@ -236,22 +242,22 @@ class Sink(Operator):
         return 0
 
 
-CHUNK = 1 << 20
-"""Rows of a table's snapshot that are handed on at a time: what they become is absorbed before the next."""
+CHUNK_ROWS = 1 << 20
+"""Rows of a table's snapshot per chunk; consumers absorb each chunk before the next."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Source(Operator):
-    """Streams the table's changes of each epoch that a step closes."""
+    """Emits the table's changes of each epoch that a step closes."""
 
     table: Table
-    then: int | None = None
-    """The epoch as of which it gives the rows; None for the present one."""
-    own: bool = False
-    """Whether rows as of an epoch come with pending changes."""
+    as_of: int | None = None
+    """Epoch as of which it reads the table; None for the current contents."""
+    reads_pending: bool = False
+    """Whether reads as of an epoch include pending changes."""
 
-    def change(self, epoch: int, rowids: NDArray[np.int64], sign: int) -> None:
-        """Accept rows that ``epoch`` inserted (sign 1) or deleted (-1)."""
+    def push_change(self, epoch: int, rowids: NDArray[np.int64], sign: int) -> None:
+        """Push rows that ``epoch`` inserted (sign 1) or deleted (-1)."""
         time = np.array([[epoch]], np.int64)
         self.push(0, Updates(rowids.reshape(1, -1), time, np.array([sign], np.int64)))
 
@@ -259,108 +265,110 @@ class Source(Operator):
         if self.step.hydrating:
             for updates in self.snapshot():
                 self.emit(updates, more=True)
-        # Commits that share a step bring a few rows each: those go on together.
-        taken = self.take()
-        few = len(taken) > 1 and sum(one.data.shape[1] for one in taken) <= CHUNK
-        for updates in [Updates.concat(taken)] if few else taken:
+        # Commits that share a step have a few rows each: emit them together.
+        pending = self.take_pending()
+        is_small = len(pending) > 1 and sum(part.data.shape[1] for part in pending) <= CHUNK_ROWS
+        for updates in [Updates.concat(pending)] if is_small else pending:
             self.emit(updates)
 
     def snapshot(self) -> Iterator[Updates]:
-        rowids = self.table.live() if self.then is None else self._then(self.then)
+        rowids = self.table.live() if self.as_of is None else self._rowids_as_of(self.as_of)
         time = self.step.stamp
-        for start in range(0, rowids.shape[0], CHUNK):
-            chunk = rowids[start : start + CHUNK].reshape(1, -1)
+        for start in range(0, rowids.shape[0], CHUNK_ROWS):
+            chunk = rowids[start : start + CHUNK_ROWS].reshape(1, -1)
             yield Updates(chunk, time, np.ones(1, np.int64))
 
-    def _then(self, epoch: int) -> NDArray[np.int64]:
-        return live_then(self.table, epoch, own=self.own)
+    def _rowids_as_of(self, epoch: int) -> NDArray[np.int64]:
+        return live_as_of(self.table, epoch, reads_pending=self.reads_pending)
 
     def size(self) -> int:
         return self.table.rows
 
 
-Kept = TypeVar("Kept", bound="Capture")
+CaptureType = TypeVar("CaptureType", bound="Capture")
 
 
 @dataclass(slots=True, eq=False)
-class Capture(Hearer):
-    """Keeps the changes of a view until they are drained."""
+class Capture(ChangeListener):
+    """Buffers the changes of a view until they are drained."""
 
     changes: list[Updates] = field(default_factory=list)
-    uncommitted: list[Updates] = field(default_factory=list)
-    late: Late | None = None
-    """The view's output, if changes of its input are kept, of which it makes its own when they are read."""
+    uncommitted_changes: list[Updates] = field(default_factory=list)
+    lazy_output: LazyLinear | None = None
+    """The view's output, if it is lazy: then the buffer has changes of its input."""
 
-    def read(self, changes: Iterable[Updates]) -> list[Updates]:
-        """Kept changes as those of the view."""
-        if self.late is None:
+    def view_changes(self, changes: Iterable[Updates]) -> list[Updates]:
+        """Return buffered changes as changes of the view."""
+        if self.lazy_output is None:
             return list(changes)
-        made = [self.late.late(one) for one in changes]
-        return [one for one in made if len(one)]
+        results = [self.lazy_output.evaluate_changes(part) for part in changes]
+        return [part for part in results if len(part)]
 
     def flush(self) -> None:
-        changes = Updates.concat(self.take()).consolidate()
-        self.uncommitted = [changes] if len(changes) else []
+        changes = Updates.concat(self.take_pending()).consolidate()
+        self.uncommitted_changes = [changes] if len(changes) else []
 
     def commit(self) -> None:
-        self.changes.extend(self.uncommitted)
-        self.uncommitted = []
+        self.changes.extend(self.uncommitted_changes)
+        self.uncommitted_changes = []
 
     def rollback(self) -> None:
         self.pending.clear()
-        self.uncommitted = []
+        self.uncommitted_changes = []
 
 
-def connected(kind: type[Kept], name: str, output: Operator, position: int, **fields: Any) -> Kept:
-    """What keeps an output's changes from now on, or what they are made of, if that waits for a reader."""
-    late = output if isinstance(output, Late) else None
-    source = output if late is None else late.inputs[0]
+def attach_capture(
+    kind: type[CaptureType], name: str, output: Operator, position: int, **fields: Any
+) -> CaptureType:
+    """Attach a capture to an output, or to the input of a lazy output, and return it."""
+    lazy_output = output if isinstance(output, LazyLinear) else None
+    source = output if lazy_output is None else lazy_output.inputs[0]
     place = Place("", name, position, (source,), output.place.scope, source.width)
-    capture = kind(place, late=late, **fields)
+    capture = kind(place, lazy_output=lazy_output, **fields)
     source.consumers.append((capture, 0))
     return capture
 
 
 def changes_after(parts: list[Updates], epoch: int) -> list[Updates]:
-    """Those of changes in order of epochs that came after one, in the parts in which they are kept."""
+    """Return the changes after ``epoch``, from parts sorted by epoch."""
     first = next((i for i, part in enumerate(parts) if part.time[0].max() > epoch), None)
     if first is None:
         return []
     rest = parts[first:]
-    late = rest[0].times()[0] > epoch
-    return rest if late.all() else [rest[0].take(np.flatnonzero(late)), *rest[1:]]
+    is_later = rest[0].times()[0] > epoch
+    return rest if is_later.all() else [rest[0].take(np.flatnonzero(is_later)), *rest[1:]]
 
 
-def forgotten(parts: list[Updates], since: int, epoch: int) -> tuple[list[Updates], int]:
-    """As above, and the epoch since which changes are known then; before it was ``since``."""
-    kept = changes_after(parts, epoch)
-    if len(kept) == len(parts) and not (kept and kept[0] is not parts[0]):
+def drop_changes_through(parts: list[Updates], since: int, epoch: int) -> tuple[list[Updates], int]:
+    """Return the changes after ``epoch``, and the epoch since which they are complete."""
+    remaining = changes_after(parts, epoch)
+    if len(remaining) == len(parts) and not (remaining and remaining[0] is not parts[0]):
         return parts, since
-    times = np.concatenate([part.time[0] for part in parts[: len(parts) - len(kept) + 1]])
-    return kept, max(since, int(times[times <= epoch].max()))
+    times = np.concatenate([part.time[0] for part in parts[: len(parts) - len(remaining) + 1]])
+    return remaining, max(since, int(times[times <= epoch].max()))
 
 
-def gathered(parts: list[Updates]) -> None:
-    """Have changes be in few parts: each has more than the next."""
+def merge_small_parts(parts: list[Updates]) -> None:
+    """Merge parts until each has more than twice the updates of the next."""
     while len(parts) > 1 and len(parts[-2]) <= 2 * len(parts[-1]):
         parts[-2:] = [Updates.concat(parts[-2:])]
 
 
 @dataclass(slots=True, eq=False)
-class Memory(Capture):
-    """Keeps the changes of a view as its past: all that came after the epoch ``since``."""
+class ChangeHistory(Capture):
+    """Keeps the changes of a view after the epoch ``since``, for reads AS OF."""
 
     since: int = field(kw_only=True)
 
     def commit(self) -> None:
-        """Keep the step's changes, in few parts: each has more than the next."""
+        """Add the step's changes and merge small parts."""
         Capture.commit(self)
-        gathered(self.changes)
+        merge_small_parts(self.changes)
 
-    def after(self, epoch: int) -> list[Updates]:
-        """The changes after an epoch, step by step."""
+    def changes_since(self, epoch: int) -> list[Updates]:
+        """Return the changes after an epoch, step by step."""
         return changes_after(self.changes, epoch)
 
-    def forget(self, epoch: int) -> None:
-        """Keep only what came after an epoch."""
-        self.changes, self.since = forgotten(self.changes, self.since, epoch)
+    def drop_through(self, epoch: int) -> None:
+        """Drop the changes up to an epoch."""
+        self.changes, self.since = drop_changes_through(self.changes, self.since, epoch)

@@ -1,12 +1,12 @@
 """Joins: ``plan.DeltaJoin`` over shared arrangements, and ``plan.RangeJoin`` for inequalities.
 
-A delta join keeps no intermediate state: the changes of each relation look up all other relations along a
-path. A :class:`Segment` is the part of a path that runs at one worker, between exchanges. In loops, updates
-carry their start time beside the time that they have reached, through all segments (see ``trace.lookup``).
-``plan.DeltaJoin`` says which updates meet.
+A delta join keeps no intermediate state: the changes of each relation look up all other relations
+along a path. A :class:`Segment` is the part of a path that runs at one worker, between exchanges.
+In loops, updates carry their original time besides their current one, through all segments (see
+``trace.lookup``). ``plan.DeltaJoin`` defines which updates match.
 
-A range join compares with a maintained threshold and touches only the rows between the old and the new
-threshold. Section 6.1 of K-Pg asks for such an inequality join (TPC-H Q11 and Q22).
+A range join compares with a maintained threshold and touches only the rows between the old and the
+new threshold. Section 6.1 of K-Pg asks for such an inequality join (TPC-H Q11 and Q22).
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,29 +23,31 @@ from kpg.runtime.kernels.collect import range_bounds
 from kpg.runtime.kernels.links import MANY
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.linear import apply_all, apply_one
+from kpg.runtime.operators.linear import apply_mfp_to_net, apply_mfp_to_parts
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.batch import Layers
-from kpg.runtime.trace.head import DIRECT
-from kpg.runtime.trace.lookup import Meeting, Order, lookup
+from kpg.runtime.trace.head import ORDERED_STEPS
+from kpg.runtime.trace.lookup import KeyMatcher, Order, lookup
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import MAX_WORD, MIN_WORD, NULL
 
-LARGE = 1 << 18
-"""Output chunks of at least this many rows are absorbed downstream before the next is made."""
-SAMPLE = 256
-"""Rows that are followed along a path to see what it costs."""
-GROWN = 1.25
-"""A lookup after which there are so many times as many updates may have met what cancels out. Twelve lookups
-that grow by a little less make 14 times as many of a few."""
-MOST_TOUCHED = 1 << 20
-"""A sample that meets so many rows costs what it is to save: a smaller one is followed instead."""
+LARGE_CHUNK = 1 << 18
+"""Rows from which an output chunk is absorbed downstream before the next one is computed."""
+SAMPLE_ROWS = 256
+"""Rows of the sample that estimates the cost of a path."""
+GROWTH_FACTOR = 1.25
+"""Growth in a lookup from which its output is consolidated, as many updates may cancel.
+
+Twelve lookups that each grow by a little less multiply the updates by 14.
+"""
+MAX_SAMPLE_MATCHES = 1 << 20
+"""Matches at which a sample costs more than it saves; a smaller sample is tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One lookup: ``mfp`` sees the kept stream columns, then the kept arrangement columns."""
+    """One lookup on a path; ``mfp`` reads the kept stream columns, then the kept arrangement columns."""
 
     arrangement: Arrange
     relation: int
@@ -53,39 +55,39 @@ class Stage:
     keep_stream: NDArray[np.int64]
     keep_batch: NDArray[np.int64]
     mfp: CompiledMfp
-    meeting: Meeting
+    matcher: KeyMatcher
 
 
 @dataclass(frozen=True, slots=True)
 class JoinPath:
-    """How changes of one relation find their matches in all others."""
+    """The lookups by which changes of one relation find their matches in all others."""
 
     relation: int
     mfp: CompiledMfp
     stages: tuple[Stage, ...]
 
 
-def settled(updates: Updates, before: int) -> Updates:
-    """What ``before`` updates of a stream have become, without what cancels out, if there may be much of it.
+def consolidate_if_grown(updates: Updates, input_rows: int) -> Updates:
+    """Return the output of a lookup, consolidated if it has grown much from ``input_rows`` updates.
 
-    A row that was replaced is met as having come, gone, and as what it is now: where all n relations of a
-    path have rows that change together, that would make 3^n combinations, of which all but one cancel out.
+    An updated row is matched as its insertion, its deletion and its new version. If all n relations of
+    a path have rows that change together, that makes 3^n combinations, of which all but one cancel.
     """
-    if updates.constant_diff or updates.data.shape[1] < GROWN * before:
+    if updates.constant_diff or updates.data.shape[1] < GROWTH_FACTOR * input_rows:
         return updates
     return updates.consolidate()
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Join(Operator):
-    """Each relation's changes go along its path; see ``plan.DeltaJoin`` for which updates meet."""
+    """Delta join: each relation's changes run along its path; see ``plan.DeltaJoin`` for the matches."""
 
     streams: tuple[Operator, ...]
     paths: tuple[JoinPath, ...]
     deltas: list[list[Updates]] = field(default_factory=list)
-    matched: int = 0
-    chosen: int | None = None
-    """The path that is followed to fill it, if many workers have agreed on one."""
+    match_count: int = 0
+    hydration_path: int | None = None
+    """Path that hydration uses, if several workers must agree on one."""
 
     def accept(self, port: int, updates: Updates) -> None:
         self.deltas[port].append(updates)
@@ -93,162 +95,168 @@ class Join(Operator):
     def flush(self) -> None:
         step = self.step
         if step.hydrating and not any(step.rounds):
-            self._hydrate()
+            self._emit_contents()
             return
         for path in self.paths:
             delta = self.deltas[path.relation]
             if delta:
                 self.deltas[path.relation] = []
                 for stage in path.stages:
-                    if not stage.arrangement.spine.sought():
+                    if not stage.arrangement.spine.lookup_target():
                         break
                 else:
-                    self._change(path, settled(Updates.concat(delta), len(delta[0])))
+                    self._emit_matches(path, consolidate_if_grown(Updates.concat(delta), len(delta[0])))
 
-    def _change(self, path: JoinPath, delta: Updates) -> None:
-        """Emit what changes of the path's relation make of the result.
+    def _emit_matches(self, path: JoinPath, delta: Updates) -> None:
+        """Emit the changes of the result for ``delta``, the changes of the path's relation.
 
-        In a loop, a match can move an update to a later time; what it meets next goes by its time at the
-        start, which is carried along below the other.
+        In a loop, a match can move an update to a later time. Following lookups compare its original time,
+        which is appended to the current one.
         """
         depth, origin = self.place.scope.depth, 0
         time = delta.time
         if depth > 1 and len(path.stages) > 1:
             delta, origin = delta.with_time(np.concatenate((time, time))), depth
-        updates, passed = self._meet(path, apply_one(path.mfp, delta), origin)
+        updates, stages_passed = self._match_while_small(path, apply_mfp_to_net(path.mfp, delta), origin)
         if not updates.data.shape[1]:
             return
-        if passed == len(path.stages):
+        if stages_passed == len(path.stages):
             if origin:
                 updates = updates.with_time(time if updates.time is delta.time else updates.time[:depth])
-            self.emit(updates, more=updates.data.shape[1] >= LARGE)
+            self.emit(updates, more=updates.data.shape[1] >= LARGE_CHUNK)
             return
-        found = self._match(path, path.stages[passed:], (updates,), origin=origin, hydrating=False)
+        results = self._match_stages(
+            path, path.stages[stages_passed:], (updates,), origin=origin, hydrating=False
+        )
         if origin:
-            found = (one.with_time(one.time[:depth]) for one in found)
-        self._pass_on(found)
+            results = (matches.with_time(matches.time[:depth]) for matches in results)
+        self._emit_all(results)
 
-    def _meet(self, path: JoinPath, updates: Updates, origin: int) -> tuple[Updates, int]:
-        """Follow the path as long as updates are few: what comes of them, and how many stages they passed."""
+    def _match_while_small(self, path: JoinPath, updates: Updates, origin: int) -> tuple[Updates, int]:
+        """Run the stages as long as updates are few; return the updates and the number of stages passed."""
         step = self.step
         closed, floor, relation = step.lower, step.floor, path.relation
-        for passed, stage in enumerate(path.stages):
+        for stages_passed, stage in enumerate(path.stages):
             if not updates.data.shape[1]:
-                return updates, passed
+                return updates, stages_passed
             order = Order.THROUGH if stage.relation < relation else Order.BEFORE
-            met = stage.meeting.of(updates, stage.arrangement.spine.sought(), order, closed, floor, origin)
-            if met is None:
-                return updates, passed
-            self.matched += met.data.shape[1]
+            matches = stage.matcher.match(
+                updates, stage.arrangement.spine.lookup_target(), order, closed, floor, origin
+            )
+            if matches is None:
+                return updates, stages_passed
+            self.match_count += matches.data.shape[1]
             if stage is not path.stages[-1]:
-                met = settled(met, updates.data.shape[1])
-            updates = apply_one(stage.mfp, met)
+                matches = consolidate_if_grown(matches, updates.data.shape[1])
+            updates = apply_mfp_to_net(stage.mfp, matches)
         return updates, len(path.stages)
 
-    def _pass_on(self, results: Iterable[Updates]) -> None:
-        """Emit results one by one; Ctrl-C is noticed between them."""
+    def _emit_all(self, results: Iterable[Updates]) -> None:
+        """Emit results one by one, with interrupt checks in between."""
         interrupt = self.place.scope.interrupt
         for updates in results:
-            self.emit(updates, more=updates.data.shape[1] >= LARGE)
+            self.emit(updates, more=updates.data.shape[1] >= LARGE_CHUNK)
             interrupt.check()
 
     def hydrate(self) -> None:
         self.schedule()
 
-    def _hydrate(self) -> None:
-        """The whole result, along the one path that looks cheapest: every pair is met exactly once."""
-        self._pass_on(self.snapshot())
+    def _emit_contents(self) -> None:
+        """Emit the whole result, computed along the cheapest path."""
+        self._emit_all(self.snapshot())
         self._clear()
 
     def snapshot(self) -> Iterator[Updates]:
-        path = self._cheapest()
-        return self._follow(path, self._contents(path.relation), hydrating=True)
+        path = self._choose_path()
+        return self._match_path(path, self._contents(path.relation), hydrating=True)
 
-    def _follow(
+    def _match_path(
         self, path: JoinPath, parts: Iterable[Updates], *, origin: int = 0, hydrating: bool
     ) -> Iterator[Updates]:
-        """The parts of the path's relation matched with all others; every part goes through at once.
+        """Yield the matches of the parts of the path's relation with all others.
 
-        ``origin`` is that of ``lookup``.
+        ``origin`` as in ``lookup``.
         """
-        found = apply_all(path.mfp, parts)
-        return self._match(path, path.stages, found, origin=origin, hydrating=hydrating)
+        mapped_parts = apply_mfp_to_parts(path.mfp, parts)
+        return self._match_stages(path, path.stages, mapped_parts, origin=origin, hydrating=hydrating)
 
-    def _match(
+    def _match_stages(
         self,
         path: JoinPath,
         stages: tuple[Stage, ...],
-        found: Iterable[Updates],
+        partial_results: Iterable[Updates],
         *,
         origin: int,
         hydrating: bool,
     ) -> Iterator[Updates]:
-        """What has got as far as these stages of the path matched with the rest."""
-        found = iter(found)
+        """Yield the matches of partial results with the arrangements of ``stages``."""
+        partial_results = iter(partial_results)
         for stage in stages:
             if hydrating:
                 order = Order.ANY
             else:
                 order = Order.THROUGH if stage.relation < path.relation else Order.BEFORE
             last = stage is stages[-1]
-            found = apply_all(stage.mfp, self._matches(stage, found, order, origin, last=last))
-        return found
+            partial_results = apply_mfp_to_parts(
+                stage.mfp, self._lookup_stage(stage, partial_results, order, origin, last=last)
+            )
+        return partial_results
 
-    def _matches(
+    def _lookup_stage(
         self, stage: Stage, stream: Iterable[Updates], order: Order, origin: int, *, last: bool
     ) -> Iterator[Updates]:
         step, keep = self.step, (stage.keep_stream, stage.keep_batch)
         poll = self.place.scope.interrupt.check
         closed, floor = step.lower, step.floor
         for updates in stream:
-            sought = stage.arrangement.sought
+            target = stage.arrangement.lookup_target
             for matches in lookup(
-                updates, stage.key, sought, *keep, order, closed=closed, floor=floor, origin=origin, poll=poll
+                updates, stage.key, target, *keep, order, closed=closed, floor=floor, origin=origin, poll=poll
             ):
-                self.matched += len(matches)
-                yield matches if last else settled(matches, len(updates))
-                poll()  # a predicate may let none of them through, so that nobody else looks
+                self.match_count += len(matches)
+                yield matches if last else consolidate_if_grown(matches, len(updates))
+                poll()  # if a predicate rejects all matches, no later code polls
 
     def _contents(self, relation: int) -> Iterator[Updates]:
-        """All of a relation: what a new input has pushed in this step, or an older one's history."""
+        """Yield a relation's contents: the updates of a new input, or the snapshot of an existing one."""
         stream = self.streams[relation]
-        if stream.hydrated:
+        if stream.is_hydrated:
             yield from stream.snapshot()
         else:
             yield from self.deltas[relation]
 
-    def _cheapest(self) -> JoinPath:
-        """The path that touches the fewest rows, judged by following a sample of its relation."""
-        if self.chosen is not None:
-            return self.paths[self.chosen]
+    def _choose_path(self) -> JoinPath:
+        """Return the path with the fewest estimated matches."""
+        if self.hydration_path is not None:
+            return self.paths[self.hydration_path]
         return min(self.paths, key=self._estimate)
 
     def _estimate(self, path: JoinPath) -> float:
         stream = self.streams[path.relation]
-        size = stream.size() if stream.hydrated else sum(len(u) for u in self.deltas[path.relation])
+        size = stream.size() if stream.is_hydrated else sum(len(u) for u in self.deltas[path.relation])
         first = next((u for u in self._contents(path.relation) if len(u)), None)
         if first is None:
             return 0.0
-        rows = SAMPLE
+        rows = SAMPLE_ROWS
         while True:
             step = max(1, len(first) // rows)
             sample = first.take(np.arange(0, len(first), step, dtype=np.int64))
-            touched = self._touched(path, sample)
-            if touched < MOST_TOUCHED or len(sample) == 1:
+            touched = self._count_matches(path, sample)
+            if touched < MAX_SAMPLE_MATCHES or len(sample) == 1:
                 return size * (1.0 + touched / len(sample))
             rows = max(1, len(sample) // 16)
 
-    def _touched(self, path: JoinPath, sample: Updates) -> int:
-        """How many rows a sample meets on the path; it is left once they are ``MOST_TOUCHED``."""
-        before = self.matched
-        # A sample may hold a row that came without its going, on which an expression may fail.
+    def _count_matches(self, path: JoinPath, sample: Updates) -> int:
+        """Return the number of matches of a sample on the path; stops at ``MAX_SAMPLE_MATCHES``."""
+        before = self.match_count
+        # A sample may contain an insertion without its deletion; an expression may fail on that row.
         with suppress(DataError):
-            for _ in self._follow(path, (sample,), hydrating=True):
+            for _ in self._match_path(path, (sample,), hydrating=True):
                 self.place.scope.interrupt.check()
-                if self.matched - before >= MOST_TOUCHED:
+                if self.match_count - before >= MAX_SAMPLE_MATCHES:
                     break
-        touched = self.matched - before
-        self.matched = before
+        touched = self.match_count - before
+        self.match_count = before
         return touched
 
     def _clear(self) -> None:
@@ -270,7 +278,7 @@ NO_KEY: Words = np.empty(0, np.int64)
 class Range:
     """Left rows of ``key`` whose compared column is in [low, high) change by ``diff`` at ``time``.
 
-    ``high`` is one beyond the largest word where there is no upper end.
+    Without an upper end, ``high`` is one more than the largest word.
     """
 
     key: Words
@@ -280,17 +288,17 @@ class Range:
     diff: int
 
 
-def ranges(bounds: Updates, key: int, comparison: str) -> Iterator[Range]:
-    """The stretches of left rows that a change of thresholds touches, and by how much.
+def changed_ranges(bounds: Updates, key: int, comparison: str) -> Iterator[Range]:
+    """Yield the ranges of left rows that a change of thresholds affects, with their diffs.
 
     ``bounds`` are consolidated rows (key..., v). Where a retracted and an added threshold agree on a
     row, their diffs cancel, and the row is in no range.
     """
     if key == 0 and bounds.constant_time:
-        # Consolidated, so in order: NULL is the least word.
+        # Consolidated rows are sorted, and NULL is the least word.
         values, diffs = bounds.data[0].tolist(), bounds.diffs().tolist()
-        known = 1 if values[:1] == [NULL] else 0
-        for low, high, diff in _stretches(values[known:], diffs[known:], comparison):
+        first_value = 1 if values[:1] == [NULL] else 0
+        for low, high, diff in _satisfied_ranges(values[first_value:], diffs[first_value:], comparison):
             if diff and low < high:
                 yield Range(NO_KEY, low, high, bounds.time, diff)
         return
@@ -306,13 +314,15 @@ def ranges(bounds: Updates, key: int, comparison: str) -> Iterator[Range]:
         index = order[first:last]
         prefix = np.ascontiguousarray(rows[:key, index[0]])
         time = np.ascontiguousarray(times[:, index[:1]])
-        for low, high, diff in _stretches(rows[key, index].tolist(), counts[index].tolist(), comparison):
+        for low, high, diff in _satisfied_ranges(
+            rows[key, index].tolist(), counts[index].tolist(), comparison
+        ):
             if diff and low < high:
                 yield Range(prefix, low, high, time, diff)
 
 
-def _stretches(values: list[int], diffs: list[int], comparison: str) -> Iterator[tuple[int, int, int]]:
-    """(low, high, sum of the diffs of the thresholds that a row in [low, high) satisfies)."""
+def _satisfied_ranges(values: list[int], diffs: list[int], comparison: str) -> Iterator[tuple[int, int, int]]:
+    """Yield (low, high, sum of the diffs of the thresholds that a row in [low, high) satisfies)."""
     shift = 1 if comparison in (">", "<=") else 0
     edges = [value + shift for value in values]
     if comparison in (">", ">="):
@@ -329,8 +339,8 @@ def _stretches(values: list[int], diffs: list[int], comparison: str) -> Iterator
             low = edges[i]
 
 
-def scan(layers: Layers, task: Range) -> Iterator[Updates]:
-    """The left updates in a range that are no later than its time, scaled by its diff."""
+def scan_range(layers: Layers, task: Range) -> Iterator[Updates]:
+    """Yield the left updates in a range at times up to its time, multiplied by its diff."""
     bounds = np.empty((len(layers), 2), np.int64)
     range_bounds(layers.descriptions, task.key.shape[0], task.key, task.low, task.high - 1, bounds)
     for layer, (first, last) in zip(layers, bounds.tolist(), strict=True):
@@ -342,13 +352,13 @@ def scan(layers: Layers, task: Range) -> Iterator[Updates]:
             if (layer.time <= task.time).all():
                 yield Updates(data, task.time, diff * task.diff)
             continue
-        seen = np.flatnonzero((layer.time[:, first:last] <= task.time).all(axis=0))
-        diffs = np.broadcast_to(diff, last - first)[seen] * task.diff
-        yield Updates(np.ascontiguousarray(data[:, seen]), task.time, diffs)
+        visible = np.flatnonzero((layer.time[:, first:last] <= task.time).all(axis=0))
+        diffs = np.broadcast_to(diff, last - first)[visible] * task.diff
+        yield Updates(np.ascontiguousarray(data[:, visible]), task.time, diffs)
 
 
-def together(parts: Iterable[Updates]) -> Iterator[Updates]:
-    """The updates in larger parts: what comes of a range in each layer is often a few rows."""
+def coalesce(parts: Iterable[Updates]) -> Iterator[Updates]:
+    """Yield the updates in larger parts; a range often has only a few rows in each layer."""
     waiting: list[Updates] = []
     rows = 0
     for part in parts:
@@ -363,16 +373,16 @@ def together(parts: Iterable[Updates]) -> Iterator[Updates]:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class RangeJoin(Operator):
-    """Port 0 takes changes of the left side, port 1 those of the thresholds."""
+    """``plan.RangeJoin``: port 0 receives changes of the left side, port 1 those of the thresholds."""
 
     left: Arrange
     right: Arrange
     key: int
     comparison: str
     pair_mfp: CompiledMfp
-    """Over left row, right row: the comparison as a predicate, and the outputs."""
+    """Mfp over left row and right row: the comparison as a predicate, and the outputs."""
     left_mfp: CompiledMfp
-    """The same outputs over the left row alone."""
+    """Mfp of the same outputs over the left row alone."""
     deltas: tuple[list[Updates], list[Updates]] = field(default_factory=lambda: ([], []))
 
     def push(self, port: int, updates: Updates) -> None:
@@ -390,43 +400,43 @@ class RangeJoin(Operator):
                 self.emit(updates)
         else:
             if left:
-                for updates in self._left(Updates.concat(left)):
+                for updates in self._match_left_changes(Updates.concat(left)):
                     self.emit(updates)
             if right:
-                for updates in self._right(Updates.concat(right), self.left.layers):
+                for updates in self._match_threshold_changes(Updates.concat(right), self.left.layers):
                     self.emit(updates)
         self.commit()
 
-    def _left(self, updates: Updates) -> Iterator[Updates]:
-        """Changed left rows against the thresholds of earlier times."""
-        sought, closed, floor = self.right.sought, self.step.lower, self.step.floor
+    def _match_left_changes(self, updates: Updates) -> Iterator[Updates]:
+        """Yield changed left rows joined with the thresholds of earlier times."""
+        target, closed, floor = self.right.lookup_target, self.step.lower, self.step.floor
         keep_left = np.arange(updates.data.shape[0], dtype=np.int64)
         keep_right = np.arange(self.right.width, dtype=np.int64)
         key = tuple(range(self.key))
-        pairs = lookup(updates, key, sought, keep_left, keep_right, Order.BEFORE, closed=closed, floor=floor)
-        yield from apply_all(self.pair_mfp, pairs)
+        pairs = lookup(updates, key, target, keep_left, keep_right, Order.BEFORE, closed=closed, floor=floor)
+        yield from apply_mfp_to_parts(self.pair_mfp, pairs)
 
-    def _right(self, updates: Updates, layers: Layers) -> Iterator[Updates]:
-        """Changed thresholds against the left rows of times no later."""
+    def _match_threshold_changes(self, updates: Updates, layers: Layers) -> Iterator[Updates]:
+        """Yield changed thresholds joined with the left rows of times no later."""
         bounds = Updates(np.ascontiguousarray(updates.data[: self.key + 1]), updates.time, updates.diff)
-        yield from apply_all(self.left_mfp, together(self._between(bounds, layers)))
+        yield from apply_mfp_to_parts(self.left_mfp, coalesce(self._scan_changed_ranges(bounds, layers)))
 
-    def _between(self, bounds: Updates, layers: Layers) -> Iterator[Updates]:
-        for task in ranges(bounds.consolidate(), self.key, self.comparison):
-            yield from scan(layers, task)
+    def _scan_changed_ranges(self, bounds: Updates, layers: Layers) -> Iterator[Updates]:
+        for task in changed_ranges(bounds.consolidate(), self.key, self.comparison):
+            yield from scan_range(layers, task)
 
-    def linked(self, verdict: int, count: int, added: int) -> None:
-        """The verdict is whether the left side was read in order: see :meth:`Spine.layers`."""
+    def record_link(self, verdict: int, count: int, added: int) -> None:
+        """Record whether the left side was read in order (``verdict``); see :meth:`Spine.layers`."""
         if verdict:
-            self.left.spine.recent.direct = DIRECT
+            self.left.spine.recent.ordered_steps = ORDERED_STEPS
 
-    def committed(self, verdict: int, count: int, added: int, after: Antichain) -> None:
-        self.linked(verdict, count, added)
+    def commit_link(self, verdict: int, count: int, added: int, after: Antichain) -> None:
+        self.record_link(verdict, count, added)
 
     def snapshot(self) -> Iterator[Updates]:
         thresholds = list(self.right.snapshot())
         if thresholds:
-            yield from self._right(Updates.concat(thresholds), self.left.layers)
+            yield from self._match_threshold_changes(Updates.concat(thresholds), self.left.layers)
 
     def size(self) -> int:
         return self.left.size()
@@ -441,75 +451,75 @@ class RangeJoin(Operator):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Segment(Join):
-    """The stages of ``paths[0]`` over ``streams[0]``; its mfp is applied by the ``first`` part only.
+    """The stages of ``paths[0]`` over ``streams[0]``; only the first part applies the path's mfp."""
 
-    Of the paths of a join one is ``followed`` when it is filled.
-    """
-
-    first: bool
-    final: bool
-    followed: bool
-    carries: bool
-    """Whether times are carried along."""
+    is_first: bool
+    is_last: bool
+    hydrates: bool
+    """Whether its path is the one that hydration uses."""
+    carries_original_time: bool
+    """Whether updates carry their original time."""
 
     def push(self, port: int, updates: Updates) -> None:
-        if self.first:
+        if self.is_first:
             Operator.push(self, port, updates)
             return
         self.counters.updates_in += len(updates)
-        self.place.scope.pass_on(self, port, updates)
+        self.place.scope.forward(self, port, updates)
 
     def accept(self, port: int, updates: Updates) -> None:
         self.deltas[0].append(updates)
 
     def hydrate(self) -> None:
-        if self.first:
+        if self.is_first:
             self.schedule()
 
     def flush(self) -> None:
         step, delta = self.step, self.deltas[0]
         self.deltas[0] = []
         if step.hydrating and not any(step.rounds):
-            if self.followed or not self.first:
-                self._fill(delta)
+            if self.hydrates or not self.is_first:
+                self._hydrate_path(delta)
         elif delta:
-            self._follow_changes(Updates.concat(delta))
+            self._match_changes(Updates.concat(delta))
 
-    def _fill(self, delta: list[Updates]) -> None:
+    def _hydrate_path(self, delta: list[Updates]) -> None:
         (path,), (stream,) = self.paths, self.streams
         parts: Iterable[Updates] = delta
-        if self.first:
-            parts = stream.snapshot() if stream.hydrated else delta
-            parts = map(self._setting_out, apply_all(path.mfp, parts))
-        found = self._match(path, path.stages, parts, origin=self._origin, hydrating=True)
-        self._pass_on(map(self._arrived, found))
+        if self.is_first:
+            parts = stream.snapshot() if stream.is_hydrated else delta
+            parts = map(self._add_original_time, apply_mfp_to_parts(path.mfp, parts))
+        results = self._match_stages(path, path.stages, parts, origin=self._origin, hydrating=True)
+        self._emit_all(map(self._drop_original_time, results))
 
-    def _follow_changes(self, updates: Updates) -> None:
+    def _match_changes(self, updates: Updates) -> None:
         (path,) = self.paths
-        if self.first:
-            updates = self._setting_out(apply_one(path.mfp, updates))
-        passed = 0
+        if self.is_first:
+            updates = self._add_original_time(apply_mfp_to_net(path.mfp, updates))
+        stages_passed = 0
         if path.stages:
-            updates, passed = self._meet(path, updates, self._origin)
+            updates, stages_passed = self._match_while_small(path, updates, self._origin)
         if not len(updates):
             return
-        if passed == len(path.stages):
-            self.emit(self._arrived(updates), more=len(updates) >= LARGE)
+        if stages_passed == len(path.stages):
+            self.emit(self._drop_original_time(updates), more=len(updates) >= LARGE_CHUNK)
             return
-        rest = self._match(path, path.stages[passed:], (updates,), origin=self._origin, hydrating=False)
-        self._pass_on(map(self._arrived, rest))
+        rest = self._match_stages(
+            path, path.stages[stages_passed:], (updates,), origin=self._origin, hydrating=False
+        )
+        self._emit_all(map(self._drop_original_time, rest))
 
     @property
     def _origin(self) -> int:
-        return self.place.scope.depth if self.carries else 0
+        return self.place.scope.depth if self.carries_original_time else 0
 
-    def _setting_out(self, updates: Updates) -> Updates:
-        if not self.carries:
+    def _add_original_time(self, updates: Updates) -> Updates:
+        if not self.carries_original_time:
             return updates
         return updates.with_time(np.concatenate((updates.time, updates.time)))
 
-    def _arrived(self, updates: Updates) -> Updates:
-        if not (self.carries and self.final):
+    def _drop_original_time(self, updates: Updates) -> Updates:
+        if not (self.carries_original_time and self.is_last):
             return updates
         return updates.with_time(np.ascontiguousarray(updates.time[: self._origin]))
 

@@ -13,76 +13,78 @@ from kpg.runtime.scalar import Column
 from kpg.runtime.trace.updates import Updates
 
 
-def apply(compiled: CompiledMfp, updates: Updates) -> Updates:
-    """Rows that pass the predicates, mapped; times and diffs go along."""
-    data, kept = compiled.run(updates.data)
+def apply_mfp(mfp: CompiledMfp, updates: Updates) -> Updates:
+    """Return the updates that pass the predicates, with the output columns."""
+    data, positions = mfp.run(updates.data)
     if data is updates.data:
         return updates
-    return updates.with_data(data) if kept is None else _selected(updates, data, kept)
+    return updates.with_data(data) if positions is None else _select_updates(updates, data, positions)
 
 
-def apply_one(compiled: CompiledMfp, updates: Updates) -> Updates:
-    """As :func:`apply` on updates that are all there are: those that cancel out are none."""
+def apply_mfp_to_net(mfp: CompiledMfp, updates: Updates) -> Updates:
+    """Apply an mfp to all updates of a step; rows that cancel out cannot raise errors."""
     try:
-        return apply(compiled, updates)
+        return apply_mfp(mfp, updates)
     except DataError:
-        return apply(compiled, updates.consolidate())
+        return apply_mfp(mfp, updates.consolidate())
 
 
-def apply_all(compiled: CompiledMfp, parts: Iterable[Updates]) -> Iterator[Updates]:
-    """As :func:`apply`, part by part.
+def apply_mfp_to_parts(mfp: CompiledMfp, parts: Iterable[Updates]) -> Iterator[Updates]:
+    """Apply an mfp to all updates of a step, part by part.
 
-    Raises DataError if the expressions fail on a row that is there. One that came and went, whose updates
-    cancel out over all parts, is not: parts on which the expressions fail are looked at again together.
+    Parts on which an expression fails are evaluated again together, without the rows that cancel out.
+
+    Raises:
+        DataError: If the expressions fail on a row of the net change.
     """
-    failed = []
+    failed_parts = []
     for updates in parts:
         try:
-            result = apply(compiled, updates)
+            result = apply_mfp(mfp, updates)
         except DataError:
-            failed.append(updates)
+            failed_parts.append(updates)
         else:
             if len(result):
                 yield result
-    if failed:
-        yield apply(compiled, Updates.concat(failed).consolidate())
+    if failed_parts:
+        yield apply_mfp(mfp, Updates.concat(failed_parts).consolidate())
 
 
 def snapshot_where(operator: Operator, equal: Mapping[int, int]) -> Iterator[Updates]:
-    """The contents of an operator; rows with other words than these in these columns may be left out.
+    """Yield an operator's contents; rows without the words ``equal`` (by column) may be missing.
 
-    So they are if the columns are there before the rows are mapped, which may be dear.
+    The filter applies to columns that exist before an expensive mfp.
     """
-    known: dict[int, int] = {}
+    input_words: dict[int, int] = {}
     if isinstance(operator, Linear):
         for column, word in equal.items():
             if isinstance(output := operator.mfp.source.outputs[column], Column):
-                known[output.index] = word
-    if not known or not isinstance(operator, Linear):
+                input_words[output.index] = word
+    if not input_words or not isinstance(operator, Linear):
         return operator.snapshot()
-    return apply_all(operator.mfp, _among(operator.inputs[0].snapshot(), known))
+    return apply_mfp_to_parts(operator.mfp, _filter_equal(operator.inputs[0].snapshot(), input_words))
 
 
-def _among(parts: Iterable[Updates], known: Mapping[int, int]) -> Iterator[Updates]:
+def _filter_equal(parts: Iterable[Updates], words: Mapping[int, int]) -> Iterator[Updates]:
     for updates in parts:
-        same = [updates.data[column] == word for column, word in known.items()]
+        same = [updates.data[column] == word for column, word in words.items()]
         yield updates.take(np.flatnonzero(np.logical_and.reduce(same)))
 
 
-def _selected(updates: Updates, data: NDArray[np.int64], kept: NDArray[np.int64]) -> Updates:
-    """``data`` with the times and diffs of the updates at positions ``kept``."""
-    time = updates.time if updates.constant_time else np.ascontiguousarray(updates.time[:, kept])
-    diff = updates.diff if updates.constant_diff else updates.diff[kept]
+def _select_updates(updates: Updates, data: NDArray[np.int64], positions: NDArray[np.int64]) -> Updates:
+    """Return ``data`` with the times and diffs at ``positions`` of the updates."""
+    time = updates.time if updates.constant_time else np.ascontiguousarray(updates.time[:, positions])
+    diff = updates.diff if updates.constant_diff else updates.diff[positions]
     return Updates(data, time, diff)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Stateless(Operator):
-    """Base of operators to which times mean nothing: they pass on updates of later rounds at once."""
+    """Base of operators that ignore times: in loops they forward updates of later rounds at once."""
 
     def push(self, port: int, updates: Updates) -> None:
         self.counters.updates_in += len(updates)
-        self.place.scope.pass_on(self, port, updates)
+        self.place.scope.forward(self, port, updates)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -92,43 +94,42 @@ class Linear(Stateless):
     mfp: CompiledMfp
 
     def absorb(self) -> None:
-        for updates in self.take():
+        for updates in self.take_pending():
             try:
-                result = apply(self.mfp, updates)
+                result = apply_mfp(self.mfp, updates)
             except DataError:
                 self.pending.append(updates)
             else:
                 self.emit(result, more=True)
 
     def flush(self) -> None:
-        pending = self.take()
+        pending = self.take_pending()
         if len(pending) == 1:
-            self.emit(apply_one(self.mfp, pending[0]))
+            self.emit(apply_mfp_to_net(self.mfp, pending[0]))
             return
-        for result in apply_all(self.mfp, pending):
+        for result in apply_mfp_to_parts(self.mfp, pending):
             self.emit(result)
 
     def snapshot(self) -> Iterator[Updates]:
-        yield from apply_all(self.mfp, self.inputs[0].snapshot())
+        yield from apply_mfp_to_parts(self.mfp, self.inputs[0].snapshot())
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Late(Linear):
-    """A ``Linear`` with columns that are dear to compute: it waits for readers, while no operator hears it.
+class LazyLinear(Linear):
+    """A ``Linear`` with expensive columns: without consumers it is evaluated only on reads.
 
-    A step only looks whether it could be done: by the ``guard``, which fails on the same rows. None: it can
-    always.
+    A step then only evaluates ``guard``, which fails on the same rows; None means that no row fails.
     """
 
     guard: CompiledMfp | None
 
     @property
-    def sleeps(self) -> bool:
-        """Whether there is nothing to do in a step."""
+    def is_idle(self) -> bool:
+        """Whether steps need no work."""
         return self.guard is None and not self.consumers
 
     def push(self, port: int, updates: Updates) -> None:
-        if not self.sleeps:
+        if not self.is_idle:
             Stateless.push(self, port, updates)
 
     def absorb(self) -> None:
@@ -139,34 +140,34 @@ class Late(Linear):
         if self.consumers or self.guard is None:
             Linear.flush(self)
             return
-        pending = self.take()
+        pending = self.take_pending()
         try:
-            for _ in apply_all(self.guard, pending):
+            for _ in apply_mfp_to_parts(self.guard, pending):
                 pass
         except DataError:
-            for _ in apply_all(self.mfp, pending):  # its error tells what the user has written
+            for _ in apply_mfp_to_parts(self.mfp, pending):  # for an error with the user's expression
                 pass
 
-    def late(self, updates: Updates) -> Updates:
-        """The changes of the output for all changes of the input that a step has made."""
-        return apply_one(self.mfp, updates).consolidate()
+    def evaluate_changes(self, updates: Updates) -> Updates:
+        """Return the output's changes for all changes of the input in a step."""
+        return apply_mfp_to_net(self.mfp, updates).consolidate()
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Passing(Operator):
-    """Base of operators that pass on what they are given at once: they are never scheduled."""
+class PassThrough(Operator):
+    """Base of operators that emit in :meth:`push` and are never scheduled."""
 
     def absorb(self) -> None:
         for consumer, _ in self.consumers:
             consumer.absorb()
 
     def flush(self) -> None:
-        """Nothing is ever left to do."""
+        """Do nothing: no work is ever left."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Concat(Passing):
-    """``plan.Concat``: the sum of its inputs; one port each."""
+class Concat(PassThrough):
+    """``plan.Concat``: the sum of its inputs, with one port each."""
 
     def push(self, port: int, updates: Updates) -> None:
         self.counters.updates_in += len(updates)
@@ -178,7 +179,7 @@ class Concat(Passing):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Negate(Passing):
+class Negate(PassThrough):
     """``plan.Negate``: every diff times -1."""
 
     def push(self, port: int, updates: Updates) -> None:
@@ -192,7 +193,7 @@ class Negate(Passing):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Constant(Operator):
-    """``plan.Constant``: rows that are there from the start."""
+    """``plan.Constant``: fixed rows."""
 
     data: NDArray[np.int64]
 

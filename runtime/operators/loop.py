@@ -1,7 +1,8 @@
-"""``plan.Loop`` and the operators at the border of its body: enter, leave, variable.
+"""``plan.LoopExpansion`` and the operators at the boundary of its body: enter, leave, variable.
 
-The loop operator has one place in the enclosing scope. When flushed, it runs its own scope round by round
-until no round has work. It passes commit, rollback and maintenance on to the operators inside.
+The loop operator has one place in the enclosing scope. Its flush runs the body's scope round by
+round until no round has work. Commit, rollback and maintenance are forwarded to the operators of
+the body.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,27 +15,27 @@ import numpy as np
 from kpg.runtime.dataflow.dataflow_graph import LoopScope, Operator, Step
 from kpg.runtime.errors import EndlessError, InternalError
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.linear import Passing, Stateless
+from kpg.runtime.operators.linear import PassThrough, Stateless
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 
 PATIENCE: Final = 64
-"""Rounds of a step after which those that follow are to run in one call: to prepare that takes as long."""
+"""Rounds of a step before a round runner is prepared, which takes about as long."""
 
 
-class Follower(Protocol):
-    """Who runs rounds of few rows, one after another."""
+class RoundRunner(Protocol):
+    """Runs small rounds of a loop in compiled calls."""
 
-    def takes(self, step: Step) -> bool:
-        """Whether a round that begins is one of these."""
+    def can_run(self, step: Step) -> bool:
+        """Return whether it can run the round ``step``, which is beginning."""
         ...
 
     def follow(self, step: Step) -> None:
-        """Run it, and those after it while they are."""
+        """Run the round and those after it, as long as it can."""
         ...
 
-    def tally(self) -> None:
-        """Add what was counted to the operators' counters."""
+    def add_counters(self) -> None:
+        """Add the work done to the operators' counters."""
         ...
 
 
@@ -44,23 +45,23 @@ class Loop(Operator):
 
     body: tuple[Operator, ...]
     results: tuple[Operator, ...]
-    within: LoopScope
-    touched: dict[Operator, None] = field(default_factory=dict)
-    hasten: "Callable[[Loop], Follower | None] | None" = None
+    body_scope: LoopScope
+    touched_operators: dict[Operator, None] = field(default_factory=dict)
+    make_runner: "Callable[[Loop], RoundRunner | None] | None" = None
 
     def hydrate(self) -> None:
         for operator in self.body:
             operator.hydrate()
 
     def flush(self) -> None:
-        touched, interrupt = self.touched, self.within.interrupt
-        follower: Follower | None = None
-        hasten = self.hasten if self.step.upper - self.step.lower == 1 else None
-        for count, step in enumerate(self.within.rounds_of(self.step)):
+        touched, interrupt = self.touched_operators, self.body_scope.interrupt
+        follower: RoundRunner | None = None
+        hasten = self.make_runner if self.step.upper - self.step.lower == 1 else None
+        for count, step in enumerate(self.body_scope.iterate_rounds(self.step)):
             queue = step.queue
             if count == PATIENCE and hasten is not None:
                 follower = hasten(self)
-            if follower is not None and follower.takes(step):
+            if follower is not None and follower.can_run(step):
                 follower.follow(step)
                 continue
             while queue:
@@ -70,25 +71,25 @@ class Loop(Operator):
                     interrupt.check()
                 operator.flush()
         if follower is not None:
-            follower.tally()
+            follower.add_counters()
 
     def commit(self) -> None:
-        for operator in self.touched:
+        for operator in self.touched_operators:
             operator.commit()
-        if not self.hydrated:
+        if not self.is_hydrated:
             for operator in self.body:
-                operator.hydrated = True
+                operator.is_hydrated = True
 
     def rollback(self) -> None:
-        self.within.clear()
+        self.body_scope.clear()
         for operator in self.body:
             operator.rollback()
-        self.touched.clear()
+        self.touched_operators.clear()
 
     def maintain(self) -> None:
-        for operator in self.touched:
+        for operator in self.touched_operators:
             operator.maintain()
-        self.touched.clear()
+        self.touched_operators.clear()
 
     def snapshot(self) -> Iterator[Updates]:
         raise InternalError("a loop has no contents of its own: its results are read through Leave")
@@ -102,17 +103,17 @@ class Loop(Operator):
         return sum(operator.bytes for operator in self.body)
 
 
-def everything(operators: "tuple[Operator, ...]") -> Iterator[Operator]:
-    """The operators and those inside of loops, at any depth."""
+def iterate_operators(operators: "tuple[Operator, ...]") -> Iterator[Operator]:
+    """Yield the operators and, recursively, those inside loops."""
     for operator in operators:
         yield operator
         if isinstance(operator, Loop):
-            yield from everything(operator.body)
+            yield from iterate_operators(operator.body)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Enter(Passing):
-    """``plan.Enter``: the input's updates at round 0. Its input is an operator of the enclosing scope."""
+class Enter(PassThrough):
+    """``plan.Enter``: the updates of its input, an operator of the enclosing scope, at round 0."""
 
     def push(self, port: int, updates: Updates) -> None:
         self.counters.updates_in += len(updates)
@@ -124,7 +125,7 @@ class Enter(Passing):
 
     def hydrate(self) -> None:
         (source,) = self.inputs
-        if source.hydrated:
+        if source.is_hydrated:
             stamp = source.step.stamp
             for updates in source.snapshot():
                 self.push(0, updates.with_time(stamp))
@@ -137,22 +138,22 @@ class Enter(Passing):
 class Variable(Operator):
     """``plan.Variable``: ``initial + delay(result - initial)``. Port 0 is the result, port 1 ``initial``.
 
-    Consolidates what it carries, lest updates that cancel circulate for ever; not if the result is
-    ``consolidated`` and there is no ``initial``.
+    It consolidates its updates, since updates that cancel would circulate for ever. If the result is
+    consolidated and there is no ``initial``, this is not needed.
     """
 
     limit: int | None = None
     error_at_limit: bool = False
-    consolidated: bool = False
+    is_consolidated: bool = False
     result: Operator | None = None
-    """What defines it, which is made after it."""
-    read: bool = False
-    """Whether its snapshot is being read, which must not lead to it again."""
+    """The operator that defines it, which is built later."""
+    is_reading: bool = False
+    """Whether its snapshot is being read; detects a snapshot that would depend on itself."""
 
     def push(self, port: int, updates: Updates) -> None:
         self.counters.updates_in += len(updates)
         scope = self.place.scope
-        if port == 0 and scope.carry(self, updates):
+        if port == 0 and scope.carry_to_next_round(self, updates):
             return
         time = updates.time.copy()
         time[-1] += 1
@@ -164,14 +165,14 @@ class Variable(Operator):
             scope.deliver(self, 0, later.negate())
 
     def hydrate(self) -> None:
-        """Starts empty."""
+        """Do nothing: a variable starts empty."""
 
     def flush(self) -> None:
-        pending = self.take()
+        pending = self.take_pending()
         if not pending:
             return
         updates = Updates.concat(pending)
-        if not self.consolidated:
+        if not self.is_consolidated:
             updates = updates.consolidate()
         if self.limit is not None and self.step.rounds[-1] >= self.limit:
             if len(updates) and self.error_at_limit:
@@ -184,21 +185,31 @@ class Variable(Operator):
         self.emit(updates)
 
     def snapshot(self) -> Iterator[Updates]:
-        """What it is in the end: its result, which the way out holds if no operator of the body does."""
-        if self.read or self.result is None:
+        """Yield the contents of the result at the fixed point.
+
+        The leave operator has them if no operator of the body does.
+        """
+        if self.is_reading or self.result is None:
             raise InternalError("no operator of a recursive collection's body holds its contents")
-        self.read = True
+        self.is_reading = True
         consumers = (consumer for consumer, _ in self.result.consumers)
-        out = next((one for one in consumers if isinstance(one, ArrangedLeave) and one.hydrated), None)
+        out = next(
+            (
+                operator
+                for operator in consumers
+                if isinstance(operator, ArrangedLeave) and operator.is_hydrated
+            ),
+            None,
+        )
         try:
             yield from (self.result if out is None else out).snapshot()
         finally:
-            self.read = False
+            self.is_reading = False
 
 
-def outside(updates: Updates, inner: Step, outer: Step) -> Updates:
-    """The updates of an ``inner`` round with times of the enclosing scope, whose step is ``outer``."""
-    if updates.time is inner.stamped:
+def to_outer_times(updates: Updates, inner: Step, outer: Step) -> Updates:
+    """Return the updates of round ``inner`` with times of the enclosing scope, whose step is ``outer``."""
+    if updates.time is inner.cached_stamp:
         return updates.with_time(outer.stamp)
     return updates.with_time(np.ascontiguousarray(updates.time[:-1]))
 
@@ -212,15 +223,15 @@ class Leave(Stateless):
 
     def push(self, port: int, updates: Updates) -> None:
         self.counters.updates_in += len(updates)
-        self.accept(port, outside(updates, self.inputs[0].step, self.step))
+        self.accept(port, to_outer_times(updates, self.inputs[0].step, self.step))
         self.schedule()
 
     def hydrate(self) -> None:
-        _leave_history(self)
+        _push_history(self)
 
     def flush(self) -> None:
-        """Emit what came in all rounds together."""
-        pending = self.take()
+        """Emit the updates of all rounds together."""
+        pending = self.take_pending()
         if pending:
             self.emit(Updates.concat(pending))
 
@@ -235,20 +246,20 @@ class Leave(Stateless):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class ArrangedLeave(Arrange):
-    """As Leave, arranged: for a result whose contents no operator of the body holds."""
+    """A ``Leave`` with an arrangement, for a result that no operator of the body holds."""
 
     def push(self, port: int, updates: Updates) -> None:
         self.counters.updates_in += len(updates)
-        self.place.scope.deliver(self, port, outside(updates, self.inputs[0].step, self.step))
+        self.place.scope.deliver(self, port, to_outer_times(updates, self.inputs[0].step, self.step))
 
     def hydrate(self) -> None:
-        _leave_history(self)
+        _push_history(self)
 
 
-def _leave_history(operator: Leave | ArrangedLeave) -> None:
-    """Push what a loop that was there before has computed already."""
+def _push_history(operator: Leave | ArrangedLeave) -> None:
+    """Push the results that an existing loop has already computed."""
     source, loop = operator.inputs
-    if loop.hydrated:
+    if loop.is_hydrated:
         stamp = source.step.stamp
         for updates in source.snapshot():
             operator.push(0, updates.with_time(stamp))

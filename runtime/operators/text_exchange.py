@@ -1,9 +1,10 @@
 """Text columns between workers: each string is sent once from one worker to another, then its code.
 
-Codes are local to a worker. In messages, a text is a *common* word: its code at the coordinator, where most
-strings originate, or ``OWN`` plus a number that the sender gave the string. For each sender, the receiver
-maps these numbers to its own codes. Numbers used among members are separate from those used with the
-coordinator: the coordinator sends everything it knows to all members and does not see their exchanges.
+Codes are local to a worker. In messages, a text is a *common code*: its code at the coordinator,
+where most strings originate, or ``FIRST_LOCAL`` plus a number that the sender assigned to the
+string. For each sender, the receiver maps these numbers to its own codes. Numbers used among
+members are separate from those used with the coordinator: the coordinator sends every string to all
+members and does not see their exchanges.
 
 :class:`Owners` finds the owner of a row by hashing the value, not the code.
 """
@@ -25,19 +26,23 @@ Words = NDArray[np.int64]
 
 Bytes = NDArray[np.uint8]
 
-OWN: Final = 1 << 61
-"""From here on common words are numbers of strings that the sender has made."""
-LOWEST: Final = max(NULL, ERROR)
-UNSAID: Final = -1
-"""The common word of a string that nobody has been told of: it has none yet."""
+FIRST_LOCAL: Final = 1 << 61
+"""Common codes from here on are numbers of strings that the sender has introduced."""
+MAX_SPECIAL: Final = max(NULL, ERROR)
+"""Words up to this one are NULL or ERROR."""
+NO_CODE: Final = -1
+"""Common code of a string that has not been sent."""
 FIRST_ROOM: Final = 64
-MANY: Final = 32
-"""Of so many times fewer codes than there are it is quicker to sort them than to look through all."""
+SORT_RATIO: Final = 32
+"""Codes are sorted if the dictionary is this many times larger.
+
+Otherwise a scan over all codes is faster.
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
-    """Strings that the receiver does not know: ``data[bounds[i]:bounds[i + 1]]``."""
+class StringDelta:
+    """Strings that the receiver does not have: ``data[bounds[i]:bounds[i + 1]]``."""
 
     bounds: Words
     data: Bytes
@@ -46,11 +51,11 @@ class Delta:
         return self.bounds.shape[0] - 1
 
 
-NOTHING: Final = Delta(np.zeros(1, np.int64), np.empty(0, np.uint8))
+NO_STRINGS: Final = StringDelta(np.zeros(1, np.int64), np.empty(0, np.uint8))
 
 
-class _Grown:
-    """Words to which more are added, in the time that these take."""
+class _GrowingArray:
+    """Array of words with amortized appends."""
 
     def __init__(self) -> None:
         self._room: Words = np.empty(FIRST_ROOM, np.int64)
@@ -58,213 +63,216 @@ class _Grown:
 
     @property
     def words(self) -> Words:
-        """All of them."""
+        """All words."""
         return self._room[: self.count]
 
-    def add(self, more: Words) -> None:
-        """Have more words behind them."""
-        end = self.count + more.shape[0]
+    def extend(self, words: Words) -> None:
+        """Append words."""
+        end = self.count + words.shape[0]
         if end > self._room.shape[0]:
             room = np.empty(max(end, 2 * self._room.shape[0]), np.int64)
             room[: self.count] = self.words
             self._room = room
-        self._room[self.count : end] = more
+        self._room[self.count : end] = words
         self.count = end
 
 
-class _Spoken:
-    """What a worker says to some others, all of which hear of the same strings by the same numbers."""
+class _OutgoingStrings:
+    """Common codes for a set of receivers that have all received the same strings."""
 
     def __init__(self, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
-        self._common = _Grown()
-        """Of each own code the common word."""
-        self._said = _Grown()
-        """The codes of the strings that this worker had to speak of, by their numbers."""
+        self._common_codes = _GrowingArray()
+        """Common code of each local code."""
+        self._sent_codes = _GrowingArray()
+        """Local codes of the strings that this worker has introduced, by number."""
 
-    def _note(self) -> None:
-        """Make room for the strings that have come since."""
-        more = len(self._dictionary) - self._common.count
-        if more > 0:
-            self._common.add(np.full(more, UNSAID))
+    def _extend_codes(self) -> None:
+        """Add the strings that the dictionary has gained."""
+        new_count = len(self._dictionary) - self._common_codes.count
+        if new_count > 0:
+            self._common_codes.extend(np.full(new_count, NO_CODE))
 
-    def learn(self, codes: Words, first: int) -> None:
-        """The strings of these codes have numbers from ``first`` on at the coordinator."""
-        self._note()
-        self._common.words[codes] = np.arange(first, first + codes.shape[0])
+    def set_coordinator_codes(self, codes: Words, first: int) -> None:
+        """Record that the strings of these codes have numbers from ``first`` on at the coordinator."""
+        self._extend_codes()
+        self._common_codes.words[codes] = np.arange(first, first + codes.shape[0])
 
-    def outgoing(self, words: Words) -> Words:
-        """Own words as common ones."""
-        self._note()
-        common = self._common.words
-        found = _through(common, words)
-        unsaid = found == UNSAID
-        if not unsaid.any():
-            return found
-        codes = self._distinct(words[unsaid])
-        first = OWN + self._said.count
+    def encode(self, words: Words) -> Words:
+        """Translate local words to common ones."""
+        self._extend_codes()
+        common = self._common_codes.words
+        translated = _translate(common, words)
+        is_new = translated == NO_CODE
+        if not is_new.any():
+            return translated
+        codes = self._distinct(words[is_new])
+        first = FIRST_LOCAL + self._sent_codes.count
         common[codes] = np.arange(first, first + codes.shape[0])
-        self._said.add(codes)
-        return _through(common, words)
+        self._sent_codes.extend(codes)
+        return _translate(common, words)
 
     def _distinct(self, codes: Words) -> Words:
-        if MANY * codes.shape[0] < self._common.count:
+        if SORT_RATIO * codes.shape[0] < self._common_codes.count:
             return np.unique(codes)
-        found = np.zeros(self._common.count, np.bool_)
-        found[codes] = True
-        return np.flatnonzero(found)
+        occurs = np.zeros(self._common_codes.count, np.bool_)
+        occurs[codes] = True
+        return np.flatnonzero(occurs)
 
     @property
     def count(self) -> int:
-        """How many strings others were to hear of."""
-        return self._said.count
+        """Number of strings introduced."""
+        return self._sent_codes.count
 
-    def since(self, first: int) -> Delta:
-        """The strings from a number on."""
-        if first == self._said.count:
-            return NOTHING
-        return Delta(*self._dictionary.parts(self._said.words[first:]))
+    def since(self, first: int) -> StringDelta:
+        """Return the strings introduced from number ``first`` on."""
+        if first == self._sent_codes.count:
+            return NO_STRINGS
+        return StringDelta(*self._dictionary.parts(self._sent_codes.words[first:]))
 
 
-class Strings:
-    """Both sides of all channels of one worker; ``peers`` are the others, by number."""
+class WorkerStrings:
+    """Translation of codes between one worker and the others; peers are numbered."""
 
     def __init__(self, dictionary: Dictionary, peers: int) -> None:
         self.dictionary = dictionary
-        self._local = _Grown()
-        """Of each code of the coordinator the own one."""
-        self._among = _Spoken(dictionary)
-        self._upwards = _Spoken(dictionary)
-        self._theirs = [_Grown() for _ in range(peers)]
-        self._sent = [0] * peers
-        self._reported = 0
+        self._coordinator_codes = _GrowingArray()
+        """Local code of each code of the coordinator."""
+        self._to_peers = _OutgoingStrings(dictionary)
+        self._to_coordinator = _OutgoingStrings(dictionary)
+        self._peer_codes = [_GrowingArray() for _ in range(peers)]
+        self._sent_counts = [0] * peers
+        self._reported_count = 0
 
-    apart: ClassVar[bool] = True
-    """Whether a code means another string elsewhere."""
+    has_local_codes: ClassVar[bool] = True
+    """Whether workers have dictionaries of their own, so that codes differ between them."""
 
-    def learn(self, delta: Delta) -> None:
-        """Take strings that the coordinator has come to know."""
+    def add_coordinator_strings(self, delta: StringDelta) -> None:
+        """Add strings of the coordinator."""
         if not len(delta):
             return
         codes = self.dictionary.intern_parts(delta.bounds, delta.data)
-        for spoken in (self._among, self._upwards):
-            spoken.learn(codes, self._local.count)
-        self._local.add(codes)
+        for spoken in (self._to_peers, self._to_coordinator):
+            spoken.set_coordinator_codes(codes, self._coordinator_codes.count)
+        self._coordinator_codes.extend(codes)
 
-    def from_coordinator(self, words: Words) -> Words:
-        """Its words as own ones."""
-        return _through(self._local.words, words)
+    def decode_from_coordinator(self, words: Words) -> Words:
+        """Translate the coordinator's words to local ones."""
+        return _translate(self._coordinator_codes.words, words)
 
-    def outgoing(self, words: Words) -> Words:
-        """Own words as common ones, for other workers."""
-        return self._among.outgoing(words)
+    def encode(self, words: Words) -> Words:
+        """Translate local words to common ones, for other workers."""
+        return self._to_peers.encode(words)
 
-    def reported(self, words: Words) -> Words:
-        """Own words as common ones, for the coordinator."""
-        return self._upwards.outgoing(words)
+    def encode_for_coordinator(self, words: Words) -> Words:
+        """Translate local words to common ones, for the coordinator."""
+        return self._to_coordinator.encode(words)
 
-    def delta(self, peer: int) -> Delta:
-        """What a peer has to know in order to understand all that was outgoing."""
-        first, self._sent[peer] = self._sent[peer], self._among.count
-        return self._among.since(first)
+    def take_delta(self, peer: int) -> StringDelta:
+        """Return the strings that a peer needs to decode everything encoded so far."""
+        first, self._sent_counts[peer] = self._sent_counts[peer], self._to_peers.count
+        return self._to_peers.since(first)
 
-    def news(self) -> Delta | None:
-        """What the coordinator has to know in order to understand what was reported; None if nothing."""
-        first, self._reported = self._reported, self._upwards.count
-        return self._upwards.since(first) if first < self._reported else None
+    def take_coordinator_delta(self) -> StringDelta | None:
+        """Return the strings that the coordinator needs to decode everything encoded for it.
 
-    def hear(self, peer: int, delta: Delta) -> None:
-        """Take strings that a peer has made."""
+        Returns None if there are none.
+        """
+        first, self._reported_count = self._reported_count, self._to_coordinator.count
+        return self._to_coordinator.since(first) if first < self._reported_count else None
+
+    def add_peer_strings(self, peer: int, delta: StringDelta) -> None:
+        """Add strings that a peer has introduced."""
         if len(delta):
-            self._theirs[peer].add(self.dictionary.intern_parts(delta.bounds, delta.data))
+            self._peer_codes[peer].extend(self.dictionary.intern_parts(delta.bounds, delta.data))
 
-    def incoming(self, peer: int, words: Words) -> Words:
-        """Common words of a peer as own ones."""
-        made = words >= OWN
-        if not made.any():
-            return _through(self._local.words, words)
+    def decode_from_peer(self, peer: int, words: Words) -> Words:
+        """Translate a peer's common words to local ones."""
+        is_introduced = words >= FIRST_LOCAL
+        if not is_introduced.any():
+            return _translate(self._coordinator_codes.words, words)
         out = np.empty_like(words)
-        out[made] = self._theirs[peer].words[words[made] - OWN]
-        out[~made] = _through(self._local.words, words[~made])
+        out[is_introduced] = self._peer_codes[peer].words[words[is_introduced] - FIRST_LOCAL]
+        out[~is_introduced] = _translate(self._coordinator_codes.words, words[~is_introduced])
         return out
 
 
-class OneForAll(Strings):
-    """Workers that have one dictionary: a code is the same everywhere, and nobody need be told of any."""
+class SharedStrings(WorkerStrings):
+    """Workers with a shared dictionary: codes are equal everywhere and no strings are sent."""
 
-    apart = False
+    has_local_codes = False
 
-    def learn(self, delta: Delta) -> None:
-        """Nothing is sent."""
+    def add_coordinator_strings(self, delta: StringDelta) -> None:
+        """Do nothing: the dictionary has the strings already."""
 
-    def from_coordinator(self, words: Words) -> Words:
+    def decode_from_coordinator(self, words: Words) -> Words:
         return words
 
-    def outgoing(self, words: Words) -> Words:
+    def encode(self, words: Words) -> Words:
         return words
 
-    def reported(self, words: Words) -> Words:
+    def encode_for_coordinator(self, words: Words) -> Words:
         return words
 
-    def delta(self, peer: int) -> Delta:
-        return NOTHING
+    def take_delta(self, peer: int) -> StringDelta:
+        return NO_STRINGS
 
-    def news(self) -> Delta | None:
+    def take_coordinator_delta(self) -> StringDelta | None:
         return None
 
-    def incoming(self, peer: int, words: Words) -> Words:
+    def decode_from_peer(self, peer: int, words: Words) -> Words:
         return words
 
 
-class Told:
-    """The coordinator's side: what it has told its workers, and what they have told it."""
+class CoordinatorStrings:
+    """The coordinator's side: strings sent to its workers and received from them."""
 
-    def __init__(self, dictionary: Dictionary, workers: int, *, apart: bool = True) -> None:
-        """``apart``: they have dictionaries of their own."""
+    def __init__(self, dictionary: Dictionary, workers: int, *, has_local_codes: bool = True) -> None:
+        """Create the state; with ``has_local_codes`` the workers have dictionaries of their own."""
         self.dictionary = dictionary
-        self._apart = apart
-        self._told = 0
-        self._theirs = [_Grown() for _ in range(workers)]
+        self._has_local_codes = has_local_codes
+        self._sent_count = 0
+        self._worker_codes = [_GrowingArray() for _ in range(workers)]
 
-    def delta(self) -> Delta:
-        """What all workers are to learn before anything else."""
-        first, count = self._told, len(self.dictionary)
-        if count == first or not self._apart:
-            return NOTHING
-        self._told = count
+    def take_delta(self) -> StringDelta:
+        """Return the strings that all workers must add before they process anything else."""
+        first, count = self._sent_count, len(self.dictionary)
+        if count == first or not self._has_local_codes:
+            return NO_STRINGS
+        self._sent_count = count
         bounds, data = self.dictionary.parts(np.arange(first, count))
-        return Delta(bounds, data)
+        return StringDelta(bounds, data)
 
-    def news(self) -> Delta | None:
-        """As :meth:`delta`; None if that is nothing."""
-        delta = self.delta()
+    def take_nonempty_delta(self) -> StringDelta | None:
+        """Return :meth:`take_delta`, or None if it is empty."""
+        delta = self.take_delta()
         return delta if len(delta) else None
 
-    def untold(self, delta: Delta | None) -> None:
-        """What was to be told last was not."""
+    def restore_delta(self, delta: StringDelta | None) -> None:
+        """Mark a delta that could not be sent as unsent."""
         if delta is not None:
-            self._told -= len(delta)
+            self._sent_count -= len(delta)
 
-    def hear(self, worker: int, delta: Delta | None) -> None:
-        """Take strings that a worker has made."""
+    def add_worker_strings(self, worker: int, delta: StringDelta | None) -> None:
+        """Add strings that a worker has introduced."""
         if delta is not None and len(delta):
-            self._theirs[worker].add(self.dictionary.intern_parts(delta.bounds, delta.data))
+            self._worker_codes[worker].extend(self.dictionary.intern_parts(delta.bounds, delta.data))
 
-    def words(self, worker: int, words: Words) -> Words:
-        """Common words of a worker as those of the coordinator."""
-        made = words >= OWN
-        if not made.any():
+    def decode(self, worker: int, words: Words) -> Words:
+        """Translate a worker's common words to the coordinator's."""
+        is_introduced = words >= FIRST_LOCAL
+        if not is_introduced.any():
             return words
         out = words.copy()
-        out[made] = self._theirs[worker].words[words[made] - OWN]
+        out[is_introduced] = self._worker_codes[worker].words[words[is_introduced] - FIRST_LOCAL]
         return out
 
 
-def _through(table: Words, words: Words) -> Words:
-    """What a table has for each word, NULL and ERROR as they are."""
+def _translate(table: Words, words: Words) -> Words:
+    """Look each word up in a table; NULL and ERROR stay."""
     if not words.shape[0]:
         return words
-    special = words <= LOWEST
+    special = words <= MAX_SPECIAL
     if special.any():
         out = words.copy()
         out[~special] = table[words[~special]]
@@ -272,66 +280,70 @@ def _through(table: Words, words: Words) -> Words:
     return table[words]
 
 
-FEW: Final = 4
-"""Workers up to which it is quickest to look for the rows of each."""
+FEW_WORKERS: Final = 4
+"""Workers up to which one comparison per worker is fastest."""
 
 
 class Owners:
-    """The owners of words among ``count`` workers; those of texts are found once."""
+    """Owners of words among ``count`` workers; those of texts are computed once per string."""
 
-    def __init__(self, dictionary: Dictionary, count: int, *, apart: bool) -> None:
-        """``apart``: codes are a worker's own, so that whose a text is, is told by what it is."""
+    def __init__(self, dictionary: Dictionary, count: int, *, has_local_codes: bool) -> None:
+        """Create the table; with ``has_local_codes`` a text's owner depends on the string, not on its code."""
         self.count = count
-        self._apart = apart
+        self._has_local_codes = has_local_codes
         self._dictionary = dictionary
-        self._texts: Words = np.empty(0, np.int64)
+        self._text_owners: Words = np.empty(0, np.int64)
 
-    def of(self, words: Words, *, interned: bool) -> Words:
-        """The number of each word's worker."""
+    def owners(self, words: Words, *, interned: bool) -> Words:
+        """Return the number of each word's worker."""
         out = np.empty(words.shape[0], np.int64)
         words = np.ascontiguousarray(words)
-        if not self._apart:
+        if not self._has_local_codes:
             kernels.near_owners(words, self.count, out)
             return out
         if not interned:
             kernels.owners(words, self.count, out)
             return out
         self._extend()
-        special = words <= LOWEST
-        out[~special] = self._texts[words[~special]]
+        special = words <= MAX_SPECIAL
+        out[~special] = self._text_owners[words[~special]]
         out[special] = 0
         return out
 
-    def places(self, words: Words, *, interned: bool) -> list[Words]:
-        """Of each worker the places of its words, ascending."""
-        owners, count = self.of(words, interned=interned), self.count
-        if count <= FEW:
+    def positions_by_worker(self, words: Words, *, interned: bool) -> list[Words]:
+        """Return for each worker the positions of its words, ascending."""
+        owners, count = self.owners(words, interned=interned), self.count
+        if count <= FEW_WORKERS:
             return [np.flatnonzero(owners == worker) for worker in range(count)]
-        narrow = owners.astype(np.uint8 if count <= 1 << 8 else np.uint16)  # which are sorted by counting
+        narrow = owners.astype(np.uint8 if count <= 1 << 8 else np.uint16)  # numpy sorts these by counting
         order = np.argsort(narrow, kind="stable")
         ends = np.cumsum(np.bincount(owners, minlength=count)).tolist()
         return [order[start:end] for start, end in pairwise([0, *ends])]
 
-    def mine(self, words: Words, values: Words, index: int, *, interned: bool) -> Words:
-        """The values beside the words that are worker ``index``'s."""
-        if self._apart:
-            return values[self.of(words, interned=interned) == index]
+    def select_own(self, words: Words, values: Words, index: int, *, interned: bool) -> Words:
+        """Return the ``values`` at the positions of worker ``index``'s words."""
+        if self._has_local_codes:
+            return values[self.owners(words, interned=interned) == index]
         out = np.empty(words.shape[0], np.int64)
         words, values = np.ascontiguousarray(words), np.ascontiguousarray(values)
         return out[: kernels.near_mine(words, values, self.count, index, out)]
 
-    def rows(self, groups: RowGroups, column: int, rowids: Words, index: int, *, interned: bool) -> Words:
-        """The rowids whose rows have a word of worker ``index`` in a column."""
+    def select_own_rows(
+        self, groups: RowGroups, column: int, rowids: Words, index: int, *, interned: bool
+    ) -> Words:
+        """Return the rowids whose rows have a word of worker ``index`` in ``column``."""
         rowids = np.ascontiguousarray(rowids)
-        if self._apart:
+        if self._has_local_codes:
             words = groups.read(np.array([column], np.int64), rowids)[0]
-            return self.mine(words, rowids, index, interned=interned)
+            return self.select_own(words, rowids, index, interned=interned)
         out = np.empty(rowids.shape[0], np.int64)
         return out[: kernels.near_rows(groups.directory, column, rowids, self.count, index, out)]
 
     def _extend(self) -> None:
-        known, count = self._texts.shape[0], len(self._dictionary)
-        if count > known:
-            more = np.empty(count - known, np.int64)
-            kernels.text_owners(self._dictionary.arena, self._dictionary.offsets, known, self.count, more)
-            self._texts = np.concatenate((self._texts, more))
+        owner_count, count = self._text_owners.shape[0], len(self._dictionary)
+        if count > owner_count:
+            new_owners = np.empty(count - owner_count, np.int64)
+            kernels.text_owners(
+                self._dictionary.arena, self._dictionary.offsets, owner_count, self.count, new_owners
+            )
+            self._text_owners = np.concatenate((self._text_owners, new_owners))

@@ -1,16 +1,16 @@
-"""``plan.TopK`` (so min and max too), and the base of operators that read ordered groups.
+"""``plan.TopK`` (also min and max), and the base of operators that read ordered groups.
 
-A :class:`GroupReader` keeps no state of its own. It reads the old answer of a group from the trace without
-this step's batch, and the new answer with it.
+A :class:`GroupReader` keeps no state of its own. It reads the old result of a group from the trace
+without this step's batch, and the new result with it.
 
-In a loop, the output update at time t is the mixed difference over the unit cube below t: at each corner some
-coordinates are those of t and the others are one less, with alternating signs. It can be nonzero only at
-least upper bounds of times of the group's updates. :class:`Owed` holds the groups to read again in later
-rounds.
+In a loop, the output update at time t is the mixed difference over the unit cube below t: at each
+corner some coordinates are those of t and the others are one less, with alternating signs. It can
+be nonzero only at least upper bounds of times of the group's updates. :class:`ScheduledGroups`
+holds the groups to read again in later rounds.
 
-Arrangements order text by words that hold its first bytes (``order_word``), which is exact except for longer
-strings with an equal prefix. :class:`ExactOrder` therefore reads a whole run of equal prefixes and sorts it
-before the window is cut.
+Arrangements order text by words that hold its first bytes (``order_word``), which is exact except
+for longer strings with an equal prefix. :class:`ExactOrder` therefore reads a whole run of equal
+prefixes and sorts it before the window is cut.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.batch import Layers, collect, differences, group_times, later_rounds
-from kpg.runtime.trace.head import DIRECT
+from kpg.runtime.trace.head import ORDERED_STEPS
 from kpg.runtime.trace.updates import ONE, Updates
 
 Words = NDArray[np.int64]
@@ -40,41 +40,41 @@ Words = NDArray[np.int64]
 Rounds = tuple[int, ...]
 
 
-FIRST: Final = np.zeros(1, np.int64)
-"""The number of the only group."""
+ONLY_GROUP: Final = np.zeros(1, np.int64)
+"""Group numbers of a single group."""
 
-FEW_OWED = 8
-"""So many groups that are owed are noted one by one."""
+FEW_SCHEDULED = 8
+"""Scheduled groups up to which they are added one by one."""
 
 FEW_GROUPS = 8
-"""So many groups are looked up at once rather than asking each layer first whether it has anything later."""
+"""Groups up to which looking them up is cheaper than asking each layer for later times first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Corners:
-    """The corners of the cube below a time, as what to subtract from its coordinates, and their signs."""
+    """Corners of the cube below a time, as offsets to subtract from its coordinates, and their signs."""
 
     offsets: Words
     signs: Words
 
     @property
-    def each(self) -> int:
-        """How many corners a time has."""
+    def count(self) -> int:
+        """Number of corners of a time."""
         return self.signs.shape[0]
 
     @staticmethod
     def below(step: Step) -> "Corners":
-        """The corners at which there can be rows: none before round 0, nor before the epoch of hydration."""
-        return _corners((not step.hydrating, *map(bool, step.rounds)))
+        """Return the corners that can have rows: none before round 0 or the epoch of hydration."""
+        return _make_corners((not step.hydrating, *map(bool, step.rounds)))
 
     @staticmethod
-    def from_here(step: Step) -> "Corners":
-        """Those that will do in this and all later rounds of the innermost loop."""
-        return _corners((not step.hydrating, *map(bool, step.rounds[:-1]), True))
+    def below_later_rounds(step: Step) -> "Corners":
+        """Return the corners for this and all later rounds of the innermost loop."""
+        return _make_corners((not step.hydrating, *map(bool, step.rounds[:-1]), True))
 
     def times(self, epochs: Words, rounds: Rounds) -> Words:
-        """The corners of each ``(epoch, *rounds)``, adjacent: ``int64[depth, len(epochs) * each]``."""
-        times = np.empty((len(rounds) + 1, epochs.shape[0], self.each), np.int64)
+        """Return the corners of each ``(epoch, *rounds)``, adjacent: ``int64[depth, len(epochs) * count]``."""
+        times = np.empty((len(rounds) + 1, epochs.shape[0], self.count), np.int64)
         times[0] = epochs[:, None] - self.offsets[0]
         for i, r in enumerate(rounds):
             times[i + 1] = r - self.offsets[i + 1]
@@ -82,93 +82,100 @@ class Corners:
 
 
 @cache
-def _corners(both: tuple[bool, ...]) -> Corners:
-    """The corners that differ in the coordinates that have both sides."""
-    offsets = np.array(list(product(*((0, 1) if two else (0,) for two in both))), np.int64).T
+def _make_corners(varies: tuple[bool, ...]) -> Corners:
+    """Return the corners that vary in the coordinates marked True."""
+    offsets = np.array(list(product(*((0, 1) if two else (0,) for two in varies))), np.int64).T
     return Corners(np.ascontiguousarray(offsets), 1 - 2 * (offsets.sum(axis=0) % 2))
 
 
-ONCE: Final = _corners((True,))
-"""Those of a time outside of loops: the time, and the one before."""
+EPOCH_CORNERS: Final = _make_corners((True,))
+"""Corners of a time outside loops: the time, and the one before."""
 
 
 @dataclass(slots=True)
-class Owed:
-    """The groups to be looked at again in later rounds of the step."""
+class ScheduledGroups:
+    """Groups to read again in later rounds of the step."""
 
     groups: dict[Rounds, list[Words]] = field(default_factory=dict)
 
-    def take(self, rounds: Rounds) -> list[Words]:
-        """The prefixes ``int64[group, n]`` owed at these rounds."""
+    def pop(self, rounds: Rounds) -> list[Words]:
+        """Remove and return the prefixes ``int64[group, n]`` scheduled at these rounds."""
         return self.groups.pop(rounds, [])
 
     def clear(self) -> None:
-        """Owe nothing."""
+        """Remove all groups."""
         self.groups.clear()
 
-    def add(self, prefix: Words, layers: Layers, step: Step) -> tuple[Words, Words, list[Rounds]]:
-        """What to look at now and later, when the groups ``prefix int64[group, n]`` have changed.
+    def add_changed(self, prefix: Words, layers: Layers, step: Step) -> tuple[Words, Words, list[Rounds]]:
+        """Schedule changed groups ``prefix int64[group, n]`` for later rounds.
 
-        Returns (group, epoch) pairs for this round, and the rounds at which groups have come to be owed:
-        the least upper bounds of this round and the rounds in each group's history; of these, in a loop
-        that is not nested, only the next, at which the group will come to owe the one after.
+        Returns (group, epoch) pairs to read in this round, and the rounds at which groups were scheduled:
+        the least upper bounds of this round and the rounds in each group's history. In a loop that is not
+        nested only the next one is scheduled; reading the group then schedules the one after.
         """
-        if step.single_time:
+        if step.has_single_time:
             count = prefix.shape[1]
-            now = (FIRST, step.stamp[0]) if count == 1 else (np.arange(count), np.full(count, step.time))
-            if count > FEW_GROUPS and not _has_later(layers, step.rounds):
-                return *now, []
-            return *now, self.owe(prefix, *later_rounds(layers, prefix, step.inner))
+            current = (
+                (ONLY_GROUP, step.stamp[0]) if count == 1 else (np.arange(count), np.full(count, step.time))
+            )
+            if count > FEW_GROUPS and not _may_have_later(layers, step.rounds):
+                return *current, []
+            return *current, self.schedule(prefix, *later_rounds(layers, prefix, step.inner))
         rounds = np.array(step.rounds, np.int64).reshape(-1, 1)
-        known = layers[0].time.shape[0] - 1  # an arrangement that enters the loop lacks the last rounds
+        trace_rounds = (
+            layers[0].time.shape[0] - 1
+        )  # an arrangement that enters the loop lacks the last rounds
         times, group = group_times(layers, prefix, step.lower)
-        times = np.concatenate((times, np.zeros((len(rounds) - known, times.shape[1]), np.int64)))
+        times = np.concatenate((times, np.zeros((len(rounds) - trace_rounds, times.shape[1]), np.int64)))
         here = (times[0] >= step.lower) & (times[1:] <= rounds).all(axis=0)
         pairs = distinct_columns(np.stack((group[here], times[0, here])))
-        now = pairs[0], pairs[1]
+        current = pairs[0], pairs[1]
         bound = np.maximum(times[1:], rounds)
         after = np.flatnonzero((bound != rounds).any(axis=0))
         if not after.shape[0]:
-            return *now, []
-        owed = distinct_columns(np.concatenate((group[None, after], bound[:, after])))
+            return *current, []
+        later_pairs = distinct_columns(np.concatenate((group[None, after], bound[:, after])))
         if len(step.rounds) == 1:
-            owed = owed[:, np.flatnonzero(np.diff(owed[0], prepend=-1))]
-        return *now, self._owe(prefix, owed)
+            later_pairs = later_pairs[:, np.flatnonzero(np.diff(later_pairs[0], prepend=-1))]
+        return *current, self._schedule(prefix, later_pairs)
 
-    def owe(self, prefix: Words, at: Words, group: Words) -> list[Rounds]:
-        """Note groups, columns of ``prefix``, at rounds, columns of ``at``; which rounds these are."""
-        if group.shape[0] <= FEW_OWED:
-            return self._owe_few(prefix, at.T.tolist(), group.tolist())
-        return self._owe(prefix, np.concatenate((group.reshape(1, -1), at)))
+    def schedule(self, prefix: Words, at: Words, group: Words) -> list[Rounds]:
+        """Schedule groups, columns of ``prefix``, at rounds, columns of ``at``; return the rounds."""
+        if group.shape[0] <= FEW_SCHEDULED:
+            return self._schedule_few(prefix, at.T.tolist(), group.tolist())
+        return self._schedule(prefix, np.concatenate((group.reshape(1, -1), at)))
 
-    def _owe_few(self, prefix: Words, rounds: list[list[int]], groups: list[int]) -> list[Rounds]:
-        """Note each group, a column of ``prefix``, at its rounds."""
-        found: dict[Rounds, None] = {}
+    def _schedule_few(self, prefix: Words, rounds: list[list[int]], groups: list[int]) -> list[Rounds]:
+        """Schedule each group, a column of ``prefix``, at its rounds."""
+        scheduled_rounds: dict[Rounds, None] = {}
         for at, number in zip(map(tuple, rounds), groups, strict=True):
             self.groups.setdefault(at, []).append(prefix[:, number : number + 1])
-            found[at] = None
-        return list(found)
+            scheduled_rounds[at] = None
+        return list(scheduled_rounds)
 
-    def _owe(self, prefix: Words, owed: Words) -> list[Rounds]:
-        """Note groups by the rounds: columns (group, rounds...) of ``owed``."""
-        order = np.lexsort(owed[:0:-1])
-        at = owed[1:, order]
+    def _schedule(self, prefix: Words, pairs: Words) -> list[Rounds]:
+        """Schedule the columns (group, rounds...) of ``pairs``."""
+        order = np.lexsort(pairs[:0:-1])
+        at = pairs[1:, order]
         starts = [0, *(np.flatnonzero((at[:, 1:] != at[:, :-1]).any(axis=0)) + 1).tolist(), order.shape[0]]
-        found: list[Rounds] = []
+        scheduled_rounds: list[Rounds] = []
         for start, end in pairwise(starts):
             rounds = tuple(at[:, start].tolist())
-            self.groups.setdefault(rounds, []).append(prefix[:, owed[0, order[start:end]]])
-            found.append(rounds)
-        return found
+            self.groups.setdefault(rounds, []).append(prefix[:, pairs[0, order[start:end]]])
+            scheduled_rounds.append(rounds)
+        return scheduled_rounds
 
 
-def _has_later(layers: Layers, rounds: Rounds) -> bool:
-    """Whether there may be later rounds; what is not in the layers' times is round 0, which is not later."""
+def _may_have_later(layers: Layers, rounds: Rounds) -> bool:
+    """Return whether the layers may have later rounds.
+
+    Missing coordinates are round 0, which is not later.
+    """
     return any(any(map(gt, layer.latest[1:], rounds)) for layer in layers)
 
 
 def distinct_columns(array: Words) -> Words:
-    """The distinct columns in lexicographic order; without rows, one column."""
+    """Return the distinct columns in lexicographic order; one column if there are no rows."""
     if not array.shape[0]:
         return np.empty((0, 1), np.int64)
     if array.shape[0] == 1:
@@ -184,7 +191,7 @@ Text = tuple[int, int, bool]
 
 
 class ExactOrder:
-    """The comparison of rows whose order columns include text."""
+    """Comparison of rows whose order columns include text."""
 
     def __init__(self, texts: tuple[Text, ...], dictionary: Dictionary) -> None:
         self.texts = {first: (code, descending) for first, code, descending in texts}
@@ -195,7 +202,7 @@ class ExactOrder:
     def window(
         self, rows: Words, count: Words, task: Words, offset: int, limit: int | None
     ) -> tuple[Words, Words, Words]:
-        """Rows ``offset .. offset + limit`` of each task, in exact order."""
+        """Return rows ``offset .. offset + limit`` of each task, in exact order."""
         order = self.order(rows, task)
         rows, count = rows[:, order], count[order]
         before = np.cumsum(count) - count
@@ -203,23 +210,23 @@ class ExactOrder:
         place = before - before[start] if task.shape[0] else before
         low = np.maximum(place, offset)
         high = place + count if limit is None else np.minimum(place + count, offset + limit)
-        kept = np.flatnonzero(high > low)
-        return np.ascontiguousarray(rows[:, kept]), (high - low)[kept], task[kept]
+        positions = np.flatnonzero(high > low)
+        return np.ascontiguousarray(rows[:, positions]), (high - low)[positions], task[positions]
 
     def order(self, rows: Words, task: Words) -> Words:
-        """Positions in exact order: each run of ties with different strings sorted."""
+        """Return positions in exact order: each run of ties with different strings is sorted."""
         order = np.arange(task.shape[0], dtype=np.int64)
-        run, unsure = self._runs(rows, task)
+        run, unsure = self._find_runs(rows, task)
         starts = np.append(np.flatnonzero(run), task.shape[0])
         for place in np.unique(np.searchsorted(starts, np.flatnonzero(unsure), "right")).tolist():
             start, end = starts[place - 1 : place + 1].tolist()
-            order[start:end] = start + self._sorted_run(rows[:, start:end])
+            order[start:end] = start + self._sort_run(rows[:, start:end])
         return order
 
-    def _runs(self, rows: Words, task: Words) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Where runs of rows that tie on the first text's words begin; after which rows words do not tell.
+    def _find_runs(self, rows: Words, task: Words) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Mark where runs of ties on the first text's words begin, and after which rows the order is open.
 
-        They do not where all words up to a text's last tie, and the texts are others.
+        It is open where all words up to a text's last one tie and the texts differ.
         """
         tied, column = task[1:] == task[:-1], 0
         first, unsure = tied, np.zeros(tied.shape, np.bool_)
@@ -230,7 +237,7 @@ class ExactOrder:
             first, column = tied if text == self.first else first, after
         return np.concatenate(([True], ~first)), unsure
 
-    def _sorted_run(self, rows: Words) -> Words:
+    def _sort_run(self, rows: Words) -> Words:
         columns = rows.tolist()
         texts = {first: self.dictionary.decode(rows[code]) for first, (code, _) in self.texts.items()}
 
@@ -250,54 +257,54 @@ class ExactOrder:
         return np.array(sorted(range(rows.shape[1]), key=cmp_to_key(compare)), np.int64)
 
 
-LAST = np.iinfo(np.int64).max
-"""A coordinate at or after all times."""
-PARTS: Final = 64
-"""So many steps have a part each of the work of compacting a trace, or twice as many."""
-LEAST_WORK: Final = 1 << 12
-"""Rows: what is less is not worth dividing."""
-FEW_DEAD: Final = 1 << 10
-"""Updates walked over in vain for which no trace is compacted."""
-NOW: Final[Words] = np.zeros((1, 1), np.int64)
-"""The time of what is put in order or compared at one time only."""
+LAST_TIME = np.iinfo(np.int64).max
+"""Coordinate at or after all times."""
+COMPACTION_STEPS: Final = 64
+"""Steps over which the compaction of a trace is spread; at most twice as many."""
+MIN_COMPACTION_ROWS: Final = 1 << 12
+"""Rows of work of a compaction step below which dividing does not pay."""
+FEW_WASTED_READS: Final = 1 << 10
+"""Reads of cancelled updates that do not trigger a compaction."""
+SINGLE_TIME: Final[Words] = np.zeros((1, 1), np.int64)
+"""Time of rows that are sorted or compared without times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """Groups to read, each at a time: ``before[i]`` marks a group's answer before the step.
+    """Groups to read, each at a time; ``before[i]`` marks the read of a group's result before the step.
 
     A group's tasks are adjacent, in time order, the one before the step first.
     """
 
     prefix: Words
     times: Words
-    before: NDArray[np.bool_]
+    is_before: NDArray[np.bool_]
 
 
-def distinct_prefixes(pending: Sequence[Updates], owed: Sequence[Words], group: int) -> Words:
-    """The distinct first ``group`` columns of updates, and of prefixes that are owed, in order."""
+def distinct_prefixes(pending: Sequence[Updates], scheduled: Sequence[Words], group: int) -> Words:
+    """Return the distinct first ``group`` columns of updates and of scheduled prefixes, sorted."""
     if group == 0:
         return np.empty((0, 1), np.int64)
-    if not owed and len(pending) == 1 and pending[0].data.shape[1] == 1:
+    if not scheduled and len(pending) == 1 and pending[0].data.shape[1] == 1:
         return np.ascontiguousarray(pending[0].data[:group])
-    if not pending and len(owed) == 1 and owed[0].shape[1] == 1:
-        return np.ascontiguousarray(owed[0])  # it may be a column of more
-    if len(pending) == 1 and pending[0].ordered and not owed:
+    if not pending and len(scheduled) == 1 and scheduled[0].shape[1] == 1:
+        return np.ascontiguousarray(scheduled[0])  # a contiguous copy: it may be a column of a larger array
+    if len(pending) == 1 and pending[0].ordered and not scheduled:
         data = pending[0].data
         out = np.empty((group, data.shape[1]), np.int64)
-        found = heads(data, out)
-        return np.ascontiguousarray(out[:, :found])
-    prefix = np.concatenate([*(updates.data[:group] for updates in pending), *owed], axis=1)
-    return Updates(np.ascontiguousarray(prefix), NOW, ONE).consolidate().data
+        count = heads(data, out)
+        return np.ascontiguousarray(out[:, :count])
+    prefix = np.concatenate([*(updates.data[:group] for updates in pending), *scheduled], axis=1)
+    return Updates(np.ascontiguousarray(prefix), SINGLE_TIME, ONE).consolidate().data
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class GroupReader(Operator):
-    """Base: on every change of a group, retract its old answer and add its new one."""
+    """Base: for each change of a group, retract its old result and add its new one."""
 
     arrangement: Arrange
     group: int
-    owed: Owed = field(default_factory=Owed)
+    scheduled_groups: ScheduledGroups = field(default_factory=ScheduledGroups)
 
     def absorb(self) -> None:
         """Wait for the flush."""
@@ -306,82 +313,82 @@ class GroupReader(Operator):
         if self.place.scope.depth > 1:
             self._flush_in_loop()
             return
-        pending = self.take()
+        pending = self.take_pending()
         if not pending:
             return
         step = self.step
-        if step.single_time and not step.hydrating:
-            self._flush_once(distinct_prefixes(pending, (), self.group))
+        if step.has_single_time and not step.hydrating:
+            self._flush_single_epoch(distinct_prefixes(pending, (), self.group))
             return
-        tasks = self._tasks(Updates.concat(pending), hydrating=step.hydrating)
+        tasks = self._make_tasks(Updates.concat(pending), hydrating=step.hydrating)
         layers = self.arrangement.layers
-        seen = np.full(tasks.before.shape[0], len(layers), np.int64)
-        if self.arrangement.changed:
-            seen[tasks.before] -= 1
-        answer = self.read(layers, tasks, seen)
-        self.emit(self._differences(answer, tasks))
+        visible_layers = np.full(tasks.is_before.shape[0], len(layers), np.int64)
+        if self.arrangement.has_changed:
+            visible_layers[tasks.is_before] -= 1
+        answer = self.read_groups(layers, tasks, visible_layers)
+        self.emit(self._result_differences(answer, tasks))
 
-    def _flush_once(self, prefix: Words) -> None:
-        """The differences of these groups between the step's one epoch and the one before."""
+    def _flush_single_epoch(self, prefix: Words) -> None:
+        """Emit the differences of these groups between the step's only epoch and the one before."""
         groups = np.arange(prefix.shape[1], dtype=np.int64)
         epochs = np.full(prefix.shape[1], self.step.time, np.int64)
         layers = self.arrangement.layers
         if layers:
-            rows, diff, _ = self.mixed(layers, prefix, groups, epochs)
+            rows, diff, _ = self.mixed_differences(layers, prefix, groups, epochs)
             self.emit(Updates(rows, self.step.stamp, diff))
 
     def _flush_in_loop(self) -> None:
-        """The mixed differences of the groups that have changed or that are owed in this round."""
+        """Emit the mixed differences of the groups that have changed or are scheduled in this round."""
         step, layers = self.step, self.arrangement.layers
-        pending, owed = self.take(), self.owed.take(step.rounds)
-        if not (pending or owed) or not layers:
+        pending, prefixes = self.take_pending(), self.scheduled_groups.pop(step.rounds)
+        if not (pending or prefixes) or not layers:
             return
-        prefix = distinct_prefixes(pending, owed, self.group)
-        groups, epochs, later = self.owed.add(prefix, layers, step)
+        prefix = distinct_prefixes(pending, prefixes, self.group)
+        groups, epochs, later = self.scheduled_groups.add_changed(prefix, layers, step)
         for rounds in later:
-            self.place.scope.wake(self, rounds)
-        rows, diff, task = self.mixed(layers, prefix, groups, epochs)
+            self.place.scope.schedule_at(self, rounds)
+        rows, diff, task = self.mixed_differences(layers, prefix, groups, epochs)
         time = step.stamp
-        if not step.single_time:
+        if not step.has_single_time:
             time = np.repeat(step.stamp, task.shape[0], axis=1)
             time[0] = epochs[task]
         self.emit(Updates(rows, time, diff))
 
-    def mixed(
+    def mixed_differences(
         self, layers: Layers, prefix: Words, groups: Words, epochs: Words
     ) -> tuple[Words, Words, Words]:
-        """The mixed differences of groups ``prefix[:, groups]`` at these epochs and the present rounds.
+        """Return mixed differences of groups ``prefix[:, groups]`` at these epochs and the current rounds.
 
-        Returns (rows, diffs, task of each), each row once for a task.
+        The result is (rows, diffs, task of each), each row once per task.
         """
         step, corners = self.step, Corners.below(self.step)
         times = corners.times(epochs, step.rounds)
-        at = np.ascontiguousarray(prefix[:, np.repeat(groups, corners.each)])
-        known = np.ascontiguousarray(times[: self.arrangement.spine.depth])
-        tasks = Tasks(at, known, np.zeros(times.shape[1], np.bool_))
-        seen = np.full(times.shape[1], len(layers), np.int64)
-        rows, count, task = self.read(layers, tasks, seen)
-        origin = task // corners.each
-        signed = count * corners.signs[task % corners.each]
+        at = np.ascontiguousarray(prefix[:, np.repeat(groups, corners.count)])
+        trace_times = np.ascontiguousarray(times[: self.arrangement.spine.depth])
+        tasks = Tasks(at, trace_times, np.zeros(times.shape[1], np.bool_))
+        visible_layers = np.full(times.shape[1], len(layers), np.int64)
+        rows, count, task = self.read_groups(layers, tasks, visible_layers)
+        origin = task // corners.count
+        signed = count * corners.signs[task % corners.count]
         net = Updates(rows, origin.reshape(1, -1), signed).consolidate()
         return net.data, net.diffs(), net.times()[0]
 
     def commit(self) -> None:
         self.pending.clear()
-        self.owed.clear()
+        self.scheduled_groups.clear()
 
     def rollback(self) -> None:
         self.pending.clear()
-        self.owed.clear()
+        self.scheduled_groups.clear()
 
-    def _tasks(self, updates: Updates, *, hydrating: bool) -> Tasks:
-        """One task per changed (group, time), and one per group before the step."""
+    def _make_tasks(self, updates: Updates, *, hydrating: bool) -> Tasks:
+        """Return one task per changed (group, time), and one per group before the step."""
         prefix, times = updates.data[: self.group], updates.times()
         keys = np.concatenate((prefix, times)) if not hydrating else prefix
         changed = np.unique(keys, axis=1) if keys.shape[0] else keys[:, :1]
         prefix = np.ascontiguousarray(changed[: self.group])
         if hydrating:
-            at = np.full((self.arrangement.spine.depth, changed.shape[1]), LAST, np.int64)
+            at = np.full((self.arrangement.spine.depth, changed.shape[1]), LAST_TIME, np.int64)
             return Tasks(prefix, at, np.zeros(changed.shape[1], np.bool_))
         at = changed[self.group :]
         first = np.ones(changed.shape[1], np.bool_)
@@ -392,14 +399,14 @@ class GroupReader(Operator):
         origin = np.sort(np.concatenate((np.arange(changed.shape[1]), np.flatnonzero(first))))
         before = np.zeros(origin.shape[0], np.bool_)
         before[:-1] = origin[:-1] == origin[1:]
-        at = np.where(before, LAST, at[:, origin])
+        at = np.where(before, LAST_TIME, at[:, origin])
         return Tasks(np.ascontiguousarray(prefix[:, origin]), np.ascontiguousarray(at), before)
 
-    def _differences(self, answer: tuple[Words, Words, Words], tasks: Tasks) -> Updates:
-        """Each answer enters at its task's time; it leaves when the group's next task comes."""
-        rows, count, task = answer
-        entering = np.flatnonzero(~tasks.before[task])
-        following = np.append(~tasks.before[1:], False)
+    def _result_differences(self, results: tuple[Words, Words, Words], tasks: Tasks) -> Updates:
+        """Return the changes: each result appears at its task's time and disappears at the group's next task."""
+        rows, count, task = results
+        entering = np.flatnonzero(~tasks.is_before[task])
+        following = np.append(~tasks.is_before[1:], False)
         if self.group:
             same = (tasks.prefix[:, 1:] == tasks.prefix[:, :-1]).all(axis=0)
             following[:-1] &= same
@@ -409,22 +416,22 @@ class GroupReader(Operator):
         diff = np.concatenate((count[entering], -count[leaving]))
         data = np.ascontiguousarray(rows[:, index])
         time = np.ascontiguousarray(tasks.times[:, when])
-        if self.step.single_time:
+        if self.step.has_single_time:
             time = self.step.stamp
         return Updates(data, time, diff).consolidate()
 
-    def read(self, layers: Layers, tasks: Tasks, seen: Words) -> tuple[Words, Words, Words]:
-        """Output rows of the tasks: (rows, multiplicities, task of each), tasks ascending."""
+    def read_groups(self, layers: Layers, tasks: Tasks, visible_layers: Words) -> tuple[Words, Words, Words]:
+        """Return the output rows of the tasks: (rows, multiplicities, task of each), tasks ascending."""
         raise NotImplementedError
 
     def snapshot(self) -> Iterator[Updates]:
         parts = [Updates(u.data[: self.group], u.time, u.diff) for u in self.arrangement.snapshot()]
         if not parts:
             return
-        tasks = self._tasks(Updates.concat(parts), hydrating=True)
+        tasks = self._make_tasks(Updates.concat(parts), hydrating=True)
         layers = self.arrangement.layers
-        seen = np.full(tasks.before.shape[0], len(layers), np.int64)
-        rows, count, _ = self.read(layers, tasks, seen)
+        visible_layers = np.full(tasks.is_before.shape[0], len(layers), np.int64)
+        rows, count, _ = self.read_groups(layers, tasks, visible_layers)
         yield Updates(rows, self.step.stamp, count)
 
 
@@ -435,33 +442,33 @@ class TopK(GroupReader):
     limit: int | None
     offset: int
     exact: ExactOrder | None = None
-    dead: int = 0
-    compacting: bool = False
+    wasted_reads: int = 0
+    is_compacting: bool = False
 
-    def read(self, layers: Layers, tasks: Tasks, seen: Words) -> tuple[Words, Words, Words]:
-        skip, limit, texts = self._reading()
-        rows, count, task, walked = collect(
-            layers, tasks.prefix, tasks.times, seen, self.width, skip, limit, texts
+    def read_groups(self, layers: Layers, tasks: Tasks, visible_layers: Words) -> tuple[Words, Words, Words]:
+        skip, limit, texts = self._read_limits()
+        rows, count, task, updates_read = collect(
+            layers, tasks.prefix, tasks.times, visible_layers, self.width, skip, limit, texts
         )
-        self.dead += walked - rows.shape[1]
+        self.wasted_reads += updates_read - rows.shape[1]
         if self.exact is None:
             return rows, count, task
         return self.exact.window(rows, count, task, self.offset, self.limit)
 
-    def _reading(self) -> tuple[int, int | None, Sequence[int]]:
-        """How many rows of a group are left out and how many are read, and where texts end in their order."""
+    def _read_limits(self) -> tuple[int, int | None, Sequence[int]]:
+        """Return the rows to skip, the rows to read, and the columns after texts in the sort order."""
         if self.exact is None:
             return self.offset, self.limit, ()
         return 0, None if self.limit is None else self.offset + self.limit, self.exact.ends
 
-    def mixed(
+    def mixed_differences(
         self, layers: Layers, prefix: Words, groups: Words, epochs: Words
     ) -> tuple[Words, Words, Words]:
         if self.exact is not None:
-            return GroupReader.mixed(self, layers, prefix, groups, epochs)
+            return GroupReader.mixed_differences(self, layers, prefix, groups, epochs)
         step, corners = self.step, Corners.below(self.step)
         times = epochs, step.inner
-        rows, diff, task, vain = differences(
+        rows, diff, task, wasted = differences(
             layers,
             prefix,
             groups,
@@ -471,30 +478,35 @@ class TopK(GroupReader):
             self.offset,
             self.limit,
         )
-        self.dead += vain
+        self.wasted_reads += wasted
         return rows, diff, task
 
-    def linked(self, verdict: int, count: int, added: int) -> None:
-        """As :meth:`Spine.layers` has it of those who read in order, the next steps go to the tail."""
-        self.dead += added  # walked over in vain
-        self.arrangement.spine.recent.direct = DIRECT
+    def record_link(self, verdict: int, count: int, added: int) -> None:
+        """Record an ordered read of the arrangement, as :meth:`Spine.layers` does, and its wasted reads."""
+        self.wasted_reads += added  # reads of cancelled updates
+        self.arrangement.spine.recent.ordered_steps = ORDERED_STEPS
 
-    def committed(self, verdict: int, count: int, added: int, after: Antichain) -> None:
-        self.linked(verdict, count, added)
+    def commit_link(self, verdict: int, count: int, added: int, after: Antichain) -> None:
+        self.record_link(verdict, count, added)
         self.maintain()
 
-    def owe(self, prefix: Words, owed: Words) -> None:
-        """Have groups be read again in later rounds: columns (rounds..., group) of ``owed``."""
-        for rounds in self.owed.owe(prefix, owed[:-1], owed[-1]):
-            self.place.scope.wake(self, rounds)
+    def schedule_groups(self, prefix: Words, pairs: Words) -> None:
+        """Schedule groups for later rounds: columns (rounds..., group) of ``pairs``."""
+        for rounds in self.scheduled_groups.schedule(prefix, pairs[:-1], pairs[-1]):
+            self.place.scope.schedule_at(self, rounds)
 
     def maintain(self) -> None:
-        """Walking over cancelled updates is charged; when it adds up to a scan, compact the trace.
+        """Compact the trace when reads of cancelled updates add up to a scan.
 
-        That is done in the steps that follow, a part in each: nobody waits for all of it.
+        The work is spread over the following steps.
         """
-        if self.compacting or (self.dead > FEW_DEAD and self.dead > 2 * self.arrangement.rows + FEW_DEAD):
-            late = 2 * self.dead if self.compacting else 0
+        if self.is_compacting or (
+            self.wasted_reads > FEW_WASTED_READS
+            and self.wasted_reads > 2 * self.arrangement.rows + FEW_WASTED_READS
+        ):
+            late = 2 * self.wasted_reads if self.is_compacting else 0
             spine = self.arrangement.spine
-            self.compacting = not spine.compact(max(LEAST_WORK, late, self.arrangement.rows // PARTS))
-            self.dead = 0
+            self.is_compacting = not spine.compact(
+                max(MIN_COMPACTION_ROWS, late, self.arrangement.rows // COMPACTION_STEPS)
+            )
+            self.wasted_reads = 0

@@ -1,40 +1,40 @@
-"""Synchronisation of workers: in a step, all meet at the same exchanges in the same order.
+"""Synchronization of workers: in a step, all reach the same barriers in the same order.
 
-The *level* of an operator is the largest number of exchanges on a path to it. All workers run their work at a
-level and then meet: each hands over its messages and names the next level at which it has work; all continue
-at the least of these. In a loop, the next round follows the last level of a round. It needs no meeting of its
-own: a worker with work in it may start at once.
+The *level* of an operator is the largest number of exchanges on a path to it. All workers run their
+work at a level and then reach a *barrier*: each sends its messages and announces the next level at
+which it has work. All continue at the least of these levels. In a loop, the next round follows the
+last level of a round without a barrier of its own: a worker with work in it may start at once.
 """
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
 from kpg.runtime.dataflow.dataflow_graph import Operator
-from kpg.runtime.operators.text_exchange import Owners, Strings
+from kpg.runtime.operators.text_exchange import Owners, WorkerStrings
 from kpg.runtime.plan import Types
 from kpg.runtime.trace.updates import Updates
 
-LEVEL: Final = 40
-"""The bits of a position that say the order among operators of one level."""
+LEVEL_SHIFT: Final = 40
+"""Bits of a position that order operators within one level."""
 Phase = tuple[int, ...]
-"""The rounds of a step of a loop, and a level."""
+"""Rounds of a step of a loop, followed by a level."""
 
 
 def level_of(operator: Operator) -> int:
-    """The level at which an operator runs."""
-    return operator.place.position >> LEVEL
+    """Return the level at which an operator runs."""
+    return operator.place.position >> LEVEL_SHIFT
 
 
 class Parcel(NamedTuple):
-    """Updates for the exchange at a position; ``texts`` are the columns of common words."""
+    """Updates for the exchange at ``position``; ``text_columns`` have common codes."""
 
     position: int
     updates: Updates
-    texts: tuple[int, ...]
+    text_columns: tuple[int, ...]
 
 
-class Met(NamedTuple):
-    """What came of a meeting: parcels, the least phase anybody has work for, and loops that have work."""
+class BarrierResult(NamedTuple):
+    """Outcome of a barrier: received parcels, the least phase with work, and loops with work."""
 
     parcels: list[Parcel]
     phase: Phase | None
@@ -42,105 +42,111 @@ class Met(NamedTuple):
 
 
 class PeerFailedError(Exception):
-    """Another worker has failed, or the coordinator wants the step to end: what was done is to be undone."""
+    """Another worker has failed, or the coordinator ends the step; the step is rolled back."""
 
 
-class StoppedError(Exception):
-    """The coordinator wants the step to end."""
+class StepAbortError(Exception):
+    """The coordinator ends the step."""
 
 
 class Peers(Protocol):
-    """The way to the other workers."""
+    """Message transport to the other workers."""
 
-    def swap(self, parcels: list[list[Parcel]], phase: Phase | None, loops: list[int]) -> Met:
-        """Hand over what is for each worker, and wait for all of them; PeerFailedError if one has failed."""
+    def exchange_parcels(
+        self, parcels: list[list[Parcel]], phase: Phase | None, loops: list[int]
+    ) -> BarrierResult:
+        """Send each worker its parcels and wait for those of all workers.
+
+        Raises:
+            PeerFailedError: If a worker has failed.
+        """
 
     def fail(self) -> None:
-        """Tell the others, where they wait, that the step has failed."""
+        """Notify the waiting workers that the step has failed."""
 
 
-class Company:
-    """One worker among ``count``."""
+class WorkerGroup:
+    """This worker's view of the group of ``count`` workers."""
 
-    def __init__(self, index: int, count: int, strings: Strings, peers: Peers) -> None:
+    def __init__(self, index: int, count: int, strings: WorkerStrings, peers: Peers) -> None:
         self.index = index
         self.count = count
         self.strings = strings
-        self.owners = Owners(strings.dictionary, count, apart=strings.apart)
-        self.meeting: dict[int, Operator] = {}
-        """The exchanges, and the loops with some in them, by position."""
+        self.owners = Owners(strings.dictionary, count, has_local_codes=strings.has_local_codes)
+        self.barriers: dict[int, Operator] = {}
+        """The exchanges, and the loops that contain some, by position."""
         self.peers = peers
-        self.last = 0
-        """The last level at which workers meet outside of loops."""
-        self.over = True
-        """Whether nobody waits for this worker outside of loops."""
-        self.deep = 0
-        """The loops with exchanges that are running."""
-        self.meetings = 0
-        self.failing = 0
-        """The order of the operator that has failed."""
-        self.counts: Mapping[str, int] = {}
-        """How many rows the tables of the plan that is being installed have at all workers together."""
+        self.last_level = 0
+        """Last level with a barrier outside loops."""
+        self.is_done = True
+        """Whether no worker waits for this one outside loops."""
+        self.running_loops = 0
+        """Number of running loops with exchanges."""
+        self.barrier_count = 0
+        self.failing_position = 0
+        """Position within its level of the running operator, which is the one to blame after a failure."""
+        self.table_rows: Mapping[str, int] = {}
+        """Row counts, over all workers, of the tables of the plan that is being installed."""
 
-    def texts(self, types: Types) -> tuple[int, ...]:
-        """The columns whose words are others elsewhere."""
-        if not self.strings.apart:
+    def text_columns(self, types: Types) -> tuple[int, ...]:
+        """Return the columns whose codes differ between workers."""
+        if not self.strings.has_local_codes:
             return ()
         return tuple(place for place, type_ in enumerate(types) if type_.is_interned)
 
-    def begin(self, *, over: bool) -> None:
-        """A step begins."""
-        self.over, self.deep, self.failing = over, 0, 0
+    def begin_step(self, *, is_done: bool) -> None:
+        """Reset the state for a new step."""
+        self.is_done, self.running_loops, self.failing_position = is_done, 0, 0
 
     def fail(self) -> None:
-        """This worker has failed: whoever waits for it is to know."""
-        if not self.over or self.deep:
-            self.over, self.deep = True, 0
+        """Notify the other workers that this one has failed."""
+        if not self.is_done or self.running_loops:
+            self.is_done, self.running_loops = True, 0
             self.peers.fail()
 
-    def meet(self, operators: list[tuple[int, Operator]], phase: Phase | None) -> Met:
-        """Hand over what these operators have for others."""
+    def reach_barrier(self, operators: list[tuple[int, Operator]], phase: Phase | None) -> BarrierResult:
+        """Send the rows that these operators have for other workers, and wait for the others."""
         out: list[list[Parcel]] = [[] for _ in range(self.count)]
         loops = []
         for position, operator in operators:
-            if position in self.meeting:
-                if isinstance(operator, Sends):
+            if position in self.barriers:
+                if isinstance(operator, Sender):
                     operator.collect(out)
                 else:
                     loops.append(position)
-        return self._swap(out, phase, loops)
+        return self._exchange(out, phase, loops)
 
-    def swap(self, out: list[list[Parcel]]) -> list[Parcel]:
-        """Hand over what is for each worker outside of any step; what has come for this one."""
-        return self._swap(out, None, []).parcels
+    def exchange_parcels(self, out: list[list[Parcel]]) -> list[Parcel]:
+        """Send each worker its parcels outside of a step and return the received ones."""
+        return self._exchange(out, None, []).parcels
 
-    def _swap(self, out: list[list[Parcel]], phase: Phase | None, loops: list[int]) -> Met:
-        self.meetings += 1
+    def _exchange(self, out: list[list[Parcel]], phase: Phase | None, loops: list[int]) -> BarrierResult:
+        self.barrier_count += 1
         try:
-            return self.peers.swap(out, phase, loops)
+            return self.peers.exchange_parcels(out, phase, loops)
         except BaseException:
-            self.over, self.deep = True, 0
+            self.is_done, self.running_loops = True, 0
             raise
 
-    def deliver(self, met: Met) -> None:
-        """Have operators take what has come."""
-        for position, updates, _ in met.parcels:
-            operator = self.meeting[position]
-            assert isinstance(operator, Sends)
+    def deliver(self, result: BarrierResult) -> None:
+        """Pass received parcels to their exchanges and schedule the loops with work."""
+        for position, updates, _ in result.parcels:
+            operator = self.barriers[position]
+            assert isinstance(operator, Sender)
             operator.receive(updates)
-        for position in met.loops:
-            self.meeting[position].schedule()
+        for position in result.loops:
+            self.barriers[position].schedule()
 
 
-class Sends(Operator):
-    """An operator that has rows for other workers."""
+class Sender(Operator):
+    """Operator with rows for other workers."""
 
     __slots__ = ()
 
     def collect(self, out: list[list[Parcel]]) -> None:
-        """Put what there is for each worker into its list."""
+        """Append the rows for each worker to its list."""
         raise NotImplementedError
 
     def receive(self, updates: Updates) -> None:
-        """Take what others have sent."""
+        """Buffer the updates of another worker."""
         raise NotImplementedError

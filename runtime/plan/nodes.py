@@ -8,11 +8,12 @@ joins look them up, and which kind of reduce maintains an aggregate are all writ
 of int64 words. ``Arrange`` additionally keeps the accumulated stream as a trace sorted lexicographically by
 all its columns, so that it can be looked up by **any prefix** of them; only arrangements can be looked up.
 
-*Base tables.* ``Source`` streams ``(rowid,)``. The columns of a row live once, in the table's row store;
+*Base tables.* ``SourceProgram`` streams ``(rowid,)``. The columns of a row live once, in the table's row
+store;
 expressions read them with ``Fetch``. An arrangement over a base table holds ``(key..., rowid)`` and so serves
 every query that looks the table up by that key, whatever columns it needs.
 
-*Workers.* ``Exchange`` nodes send rows to other workers; plans for one worker have none.
+*Workers.* ``ScramExchange`` nodes send rows to other workers; plans for one worker have none.
 
 *Window calls.* :class:`WindowCall` and :class:`Frame` are shared with the relational algebra; their columns
 are those of the node's input.
@@ -25,7 +26,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from typing import assert_never
 
-from kpg.runtime.functions import Answer, Hierarchical, aggregate_named, window_function
+from kpg.runtime.functions import Hierarchical, WindowResult, lookup_aggregate, window_function
 from kpg.runtime.functions.aggregation.definition import Direction
 from kpg.runtime.functions.table_functions import Expansion
 from kpg.runtime.plan import user
@@ -38,7 +39,7 @@ Ref = int
 
 
 class EgoFamily(enum.Enum):
-    """What is kept of a partial aggregate."""
+    """State of a partial aggregate."""
 
     SUMS = "counts and sums of words"
     LEAST = "the least word"
@@ -49,7 +50,7 @@ class EgoFamily(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class EgoCall:
-    """An aggregate over columns of a write, from 0 on; ``counts`` if it is how many there are."""
+    """Aggregate over the columns of a write, which are numbered from 0; a count if ``counts`` is set."""
 
     function: str
     arguments: tuple[int, ...]
@@ -60,11 +61,11 @@ class EgoCall:
 
 @dataclass(frozen=True, slots=True)
 class Ego:
-    """Rows (reader, calls...) for each reader with a row of one of its writers.
+    """Ego-centric aggregate: a row (reader, calls...) for each reader with a row of one of its writers.
 
-    ``pairs`` are rows (reader, writer), each once; ``writes`` rows (writer, columns...), those of the
-    window. O(change x what is pushed) for each change; where nobody hears the rows, what is pulled is
-    computed when it is read.
+    ``pairs`` has distinct rows (reader, writer). ``writes`` has rows (writer, columns...), those of the
+    window. A change costs O(change x pushed partial aggregates). Pulled ones are computed on reads when
+    the output has no consumer.
     """
 
     pairs: Ref
@@ -72,40 +73,40 @@ class Ego:
     family: EgoFamily
     calls: tuple[EgoCall, ...]
     construction: str
-    """A way to build an overlay (``ego/building.py``)."""
+    """Algorithm that builds the overlay (``ego/construction.py``)."""
     mode: str
-    """What is pushed: ``auto`` what costs less so, ``push`` all, ``pull`` only writers."""
+    """Push decision: ``auto`` minimizes the cost, ``push`` pushes all, ``pull`` pushes the writers only."""
     few: int = 0
-    """Of counts: how many of the most frequent; 0 for all."""
+    """Number of most frequent values to keep, for counts; 0 for all."""
     continuous: Ref | None = None
-    """Rows (reader), each once, of those that are pushed whatever that costs."""
+    """Input of distinct rows (reader,) that are always pushed."""
 
     @property
     def sources(self) -> tuple[Ref, ...]:
-        """What it reads."""
+        """Inputs of the node."""
         rest = () if self.continuous is None else (self.continuous,)
         return (self.pairs, self.writes, *rest)
 
 
 class Route(enum.Enum):
-    """Which workers get a row."""
+    """Workers that receive a row."""
 
     OWNER = "owner"
-    """The one that a column's word belongs to."""
+    """The worker that owns a column's word."""
     EVERYWHERE = "everywhere"
-    """All of them."""
+    """All workers."""
     PIECES = "pieces"
-    """Of a table's rows, that all hold: by rowid, so many in a row for each."""
+    """Round robin over ranges of rowids, for a table that every worker holds."""
     FIRST = "first"
     """Worker 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Combine:
-    """What rows may become on their way to a reduce: fewer of them, of which it makes the same.
+    """Partial aggregation of rows before they are sent to a reduce.
 
-    The first ``key`` columns are the group. Of the other columns those of ``summed`` are added up; of the
-    rest it only counts whether they are NULL.
+    The first ``key`` columns are the group. Columns in ``summed`` are added up. Of the other columns
+    the reduce reads only whether they are NULL.
     """
 
     key: int
@@ -114,10 +115,11 @@ class Combine:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """The input's rows at the workers that need them: by ``route``, those of column ``by`` or, of a rowid in
+    """Sends the input's rows to the workers that ``route`` selects. O(change).
 
-    that column, of the table's column that is ``fetched``. Where every worker has all rows already they are
-    ``held``: each keeps its share, and nothing is sent. O(change).
+    ``by`` is the routing column. If ``fetched`` is set, ``by`` is a rowid and the routing value is that
+    (table, column) of its row. With ``held`` every worker has all rows already: each keeps its share
+    and nothing is sent.
     """
 
     input: Ref
@@ -129,7 +131,7 @@ class Exchange:
 
 
 class Unit(enum.Enum):
-    """What the offsets of a frame count."""
+    """Unit of a frame's offsets."""
 
     ROWS = "rows"
     RANGE = "range"
@@ -137,7 +139,7 @@ class Unit(enum.Enum):
 
 
 class Edge(enum.Enum):
-    """Where a frame starts or ends, in the order in which they may stand in."""
+    """Start or end of a frame, in the order that SQL allows."""
 
     UNBOUNDED_PRECEDING = "unbounded preceding"
     PRECEDING = "preceding"
@@ -147,7 +149,7 @@ class Edge(enum.Enum):
 
 
 class Exclude(enum.Enum):
-    """The rows around the current one that its frame leaves out."""
+    """Rows around the current one that a frame excludes."""
 
     NO_OTHERS = "no others"
     CURRENT_ROW = "current row"
@@ -157,10 +159,11 @@ class Exclude(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One end of a frame. With PRECEDING or FOLLOWING, how far: rows, groups, or a difference of values.
+    """One end of a frame.
 
-    Of a RANGE, ``offset`` is a word to add to or take from words, if that is all there is to it; else
-    ``column`` has for each row the value that the bound is at. Of ROWS and GROUPS it has the offset.
+    PRECEDING and FOLLOWING have an offset: rows, groups, or a difference of values. For RANGE,
+    ``offset`` is a word to add or subtract if words allow that. Otherwise ``column`` has the bound's
+    value for each row. For ROWS and GROUPS, ``column`` has the offset.
     """
 
     edge: Edge
@@ -170,7 +173,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Ranged:
-    """The values that a RANGE with offsets compares: a column, in which rows are in order."""
+    """Column whose values a RANGE with offsets compares; the rows are sorted by it."""
 
     column: int
     descending: bool
@@ -180,30 +183,30 @@ class Ranged:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The rows of the partition that a row's aggregate is over."""
+    """Rows of the partition that an aggregate covers."""
 
     unit: Unit = Unit.RANGE
     start: Bound = Bound(Edge.UNBOUNDED_PRECEDING)
     end: Bound = Bound(Edge.CURRENT_ROW)
     exclude: Exclude = Exclude.NO_OTHERS
     ranged: Ranged | None = None
-    """Of a RANGE with offsets."""
+    """Set for a RANGE with offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowCall:
-    """A window function, or an aggregate over a frame; its arguments are columns and literals."""
+    """Window function, or aggregate over a frame; its arguments are columns and literals."""
 
     function: str
     args: tuple[Scalar, ...]
     type: Type
     frame: Frame = Frame()
     text: str = field(default="", compare=False)
-    """The call as the user would recognise it, for errors."""
+    """Source text of the call, for errors."""
 
 
 def call_columns(call: WindowCall) -> Iterator[int]:
-    """The columns that a call reads."""
+    """Yield the columns that a call reads."""
     for arg in call.args:
         yield from columns(arg)
     yield from (bound.column for bound in (call.frame.start, call.frame.end) if bound.column is not None)
@@ -211,52 +214,61 @@ def call_columns(call: WindowCall) -> Iterator[int]:
         yield call.frame.ranged.column
 
 
-def moved_call(call: WindowCall, place: Callable[[int], int]) -> WindowCall:
-    """The call over rows whose columns are elsewhere."""
+def remap_call(call: WindowCall, new_position: Callable[[int], int]) -> WindowCall:
+    """Return the call over rows whose column ``i`` is at ``new_position(i)``."""
     frame = call.frame
     start, end = (
-        bound if bound.column is None else replace(bound, column=place(bound.column))
+        bound if bound.column is None else replace(bound, column=new_position(bound.column))
         for bound in (frame.start, frame.end)
     )
-    ranged = frame.ranged and replace(frame.ranged, column=place(frame.ranged.column))
-    args = tuple(remap(arg, place) for arg in call.args)
+    ranged = frame.ranged and replace(frame.ranged, column=new_position(frame.ranged.column))
+    args = tuple(remap(arg, new_position) for arg in call.args)
     return replace(call, args=args, frame=replace(frame, start=start, end=end, ranged=ranged))
 
 
 def is_local(call: WindowCall) -> bool:
-    """Whether changes of the call's answers are found without the rest of the partition.
+    """Return whether changes of the call's results can be found without the rest of the partition.
 
-    Not so if a row says itself how far it looks, or if a frame is open and its aggregate has no partial
-    aggregates of a few words. Where answers depend on how many rows there are, all may change with that.
+    A call is not local if a row's own value sets its offset. Neither is one with an open frame whose
+    aggregate has no partial aggregates of a few words, nor one whose results depend on the partition's
+    size.
     """
-    known, frame = window_function(call.function), call.frame
-    closed = not {frame.start.edge, frame.end.edge} & {Edge.UNBOUNDED_PRECEDING, Edge.UNBOUNDED_FOLLOWING}
-    fixed = len(call.args) < 2 or isinstance(call.args[1], Literal)
+    function_kind, frame = window_function(call.function), call.frame
+    is_closed = not {frame.start.edge, frame.end.edge} & {Edge.UNBOUNDED_PRECEDING, Edge.UNBOUNDED_FOLLOWING}
+    has_fixed_offset = len(call.args) < 2 or isinstance(call.args[1], Literal)
     if frame.ranged is not None and frame.ranged.is_interned:
         return False
     if frame.unit is not Unit.RANGE and (frame.start.column, frame.end.column) != (None, None):
         return False
-    if known is None:
-        function = aggregate_named(call.function)
-        return closed or function.accumulator is not None or isinstance(function.maintenance, Hierarchical)
-    match known.answer:
-        case Answer.ROW_NUMBER | Answer.RANK | Answer.DENSE_RANK | Answer.PERCENT_RANK | Answer.CUME_DIST:
+    if function_kind is None:
+        function = lookup_aggregate(call.function)
+        return is_closed or function.accumulator is not None or isinstance(function.maintenance, Hierarchical)
+    match function_kind.answer:
+        case (
+            WindowResult.ROW_NUMBER
+            | WindowResult.RANK
+            | WindowResult.DENSE_RANK
+            | WindowResult.PERCENT_RANK
+            | WindowResult.CUME_DIST
+        ):
             return True
-        case Answer.NTILE:
+        case WindowResult.NTILE:
             return isinstance(call.args[0], Literal)
-        case Answer.LAG | Answer.LEAD:
-            return fixed
-        case Answer.FIRST_VALUE | Answer.LAST_VALUE:
-            return closed or frame.exclude is Exclude.NO_OTHERS
-        case Answer.NTH_VALUE:
-            counted = frame.start.edge is Edge.UNBOUNDED_PRECEDING and frame.exclude is Exclude.NO_OTHERS
-            return fixed and (closed or counted)
+        case WindowResult.LAG | WindowResult.LEAD:
+            return has_fixed_offset
+        case WindowResult.FIRST_VALUE | WindowResult.LAST_VALUE:
+            return is_closed or frame.exclude is Exclude.NO_OTHERS
+        case WindowResult.NTH_VALUE:
+            starts_at_first = (
+                frame.start.edge is Edge.UNBOUNDED_PRECEDING and frame.exclude is Exclude.NO_OTHERS
+            )
+            return has_fixed_offset and (is_closed or starts_at_first)
         case _:
-            assert_never(known.answer)
+            assert_never(function_kind.answer)
 
 
 def frame_text(frame: Frame) -> str:
-    """The frame as SQL writes it; a bound that is a column as ``#i``."""
+    """Return the frame as SQL; a bound that is a column appears as ``#i``."""
     start, end = (_bound_text(bound) for bound in (frame.start, frame.end))
     exclude = "" if frame.exclude is Exclude.NO_OTHERS else f" exclude {frame.exclude.value}"
     return f"{frame.unit.value} between {start} and {end}{exclude}"
@@ -268,9 +280,9 @@ def _bound_text(bound: Bound) -> str:
     return f"{bound.offset if bound.column is None else f'#{bound.column}'} {bound.edge.value}"
 
 
-def shown_call(call: WindowCall, shown: Callable[[Scalar], str]) -> str:
-    """The call as text, without its OVER."""
-    return f"{call.function}({', '.join(map(shown, call.args))})"
+def shown_call(call: WindowCall, scalar_text: Callable[[Scalar], str]) -> str:
+    """Return the call as text, without its OVER."""
+    return f"{call.function}({', '.join(map(scalar_text, call.args))})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +315,7 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Fixed rows with multiplicity one each, values as in ``scalar.Literal``."""
+    """Fixed rows with multiplicity one each; values as in ``scalar.Literal``."""
 
     rows: tuple[tuple[int | str | None, ...], ...]
     types: tuple[Type, ...]
@@ -333,7 +345,7 @@ class Negate:
 
 @dataclass(frozen=True, slots=True)
 class Arrange:
-    """The input as a shared trace, sorted by all columns; ``key`` leading columns are what it is for."""
+    """The input as a shared trace, sorted by all columns; lookups use the ``key`` leading columns."""
 
     input: Ref
     key: int
@@ -341,9 +353,9 @@ class Arrange:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Changes of one relation of a delta join, which set out to find their matches: ``mfp`` of each.
+    """Changes of one relation of a delta join, at the start of its path; ``mfp`` is applied to each.
 
-    On the way a change keeps, besides its time, the one at which it set out.
+    A change carries its original time along the path, besides its current one.
     """
 
     input: Ref
@@ -352,15 +364,16 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class HalfJoin:
-    """Changes on their way, each matched with what an arrangement holds: one half of a join.
+    """One half of a join: changes on a path, each matched with the rows of an arrangement.
 
-    ``input`` is a ``Delta`` or another half-join. Its columns ``key`` must equal the arrangement's first
-    ``len(key)`` columns, word for word (the planner filters NULLs out where SQL's ``=`` asks for it).
-    ``mfp`` sees the stream row followed by the whole arrangement row.
+    ``input`` is a ``Delta`` or another half-join. Its columns ``key`` must equal the arrangement's
+    first ``len(key)`` columns, word for word (the planner filters NULLs out where SQL's ``=`` requires
+    it). ``mfp`` reads the stream row followed by the whole arrangement row.
 
-    A change of relation ``start`` that set out at time t meets the updates of relation ``relation`` whose
-    (time, relation) is below (t, start) in a linear extension of the time order. The result is at the join
-    (least upper bound) of the times, its diff the product. O(change times fan-out), and nothing is kept.
+    A change of relation ``start`` with original time t meets the updates of relation ``relation`` whose
+    (time, relation) is below (t, start) in a linear extension of the time order. The result is at the
+    join (least upper bound) of the times; its diff is the product. O(change times fan-out), without
+    state.
     """
 
     input: Ref
@@ -373,12 +386,12 @@ class HalfJoin:
 
 @dataclass(frozen=True, slots=True)
 class DeltaJoin:
-    """An n-ary inner join that keeps no intermediate results: the sum of what comes along its paths.
+    """An n-ary inner join without intermediate state: the sum of the outputs of its paths.
 
-    ``paths[i]`` is the last half-join of a chain that begins with the ``Delta`` of relation i and meets each
-    other relation once; all end in the same columns. By the order in which half-joins meet updates, every
-    combination of updates is found along exactly one path. The accumulated result, as opposed to its
-    changes, comes along any single one. Relations may be the same node (self-join).
+    ``paths[i]`` is the last half-join of a chain that begins with the ``Delta`` of relation i and meets
+    each other relation once. All paths end in the same columns. Half-joins order the updates that they
+    meet, so every combination of updates is found on exactly one path. Any single path computes the
+    accumulated result. Relations may be the same node (self-join).
     """
 
     paths: tuple[Ref, ...]
@@ -386,12 +399,12 @@ class DeltaJoin:
 
 @dataclass(frozen=True, slots=True)
 class RangeJoin:
-    """``left.c op right.v`` for the rows that agree on ``key`` leading columns: an inequality join.
+    """Inequality join: ``left.c op right.v`` for the rows that agree on ``key`` leading columns.
 
     ``left`` is an arrangement of (key..., c, rest...), ``right`` one of (key..., v, rest...). NULLs
-    match nothing. When v changes, only the left rows between its old and its new value are touched.
-    ``mfp`` sees the left row followed by the right row, of which it may use no column. O(change + rows
-    between the thresholds).
+    match nothing. When v changes, only the left rows between its old and its new value are read.
+    ``mfp`` sees the left row followed by the right row, but must not read columns of the right row.
+    O(change + rows between the thresholds).
     """
 
     left: Ref
@@ -412,9 +425,9 @@ class Aggregate:
     type: Type
     """Type of the operand for ``sum`` (exact, or DOUBLE/REAL summed exactly), BIGINT for ``count``."""
     description: str = field(default="", compare=False, repr=False)
-    """The expression as the user would recognise it, for errors such as overflow."""
+    """Source text of the expression, for errors such as overflow."""
     second: int | None = None
-    """Input column of the second operand, of aggregates of two."""
+    """Input column of the second operand, for aggregates of two operands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,10 +459,11 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class Expand:
-    """Each row as often as the longest of ``calls`` makes rows of it: ``kept`` columns, then theirs.
+    """Set-returning functions: ``kept`` columns of each input row, then the columns of ``calls``.
 
-    The rows of calls stand side by side, padded with NULLs; after them their number from 1 on if
-    ``ordinality``. With ``outer`` a row for which there are none stays, with NULLs. O(change x rows made).
+    An input row gives as many rows as the longest call. Shorter calls are padded with NULLs. With
+    ``ordinality`` the row number, from 1 on, follows. With ``outer`` an input row without any result
+    stays, padded with NULLs. O(change x rows returned).
     """
 
     input: Ref
@@ -463,10 +477,10 @@ class Expand:
 class TopK:
     """Rows ``offset .. offset+limit`` of each group, in the order of the arrangement.
 
-    ``input`` is an arrangement of (group..., order words..., rest...). Hierarchical: a change costs a
-    search from the start of its group, O(log n + offset + limit), not the group. ``limit`` None means all.
-    ``exact`` lists text columns by which rows that agree on the order words up to ``prefix`` are to be
-    compared: (first order column of the text's prefix words, column of the text's code, descending).
+    ``input`` is an arrangement of (group..., order words..., rest...). A change costs a search from the
+    start of its group, O(log n + offset + limit), not the whole group. ``limit`` None means all.
+    ``exact`` lists the text columns that break ties of order words: (first order column of the text's
+    prefix words, column of the text's code, descending).
     """
 
     input: Ref
@@ -478,7 +492,7 @@ class TopK:
 
 @dataclass(frozen=True, slots=True)
 class BasicAggregate:
-    """An aggregate that is recomputed for a changed group (``string_agg``): registered by name."""
+    """Aggregate that is recomputed for a changed group (``string_agg``), by its registered name."""
 
     function: str
     arguments: tuple[int, ...]
@@ -486,7 +500,10 @@ class BasicAggregate:
     argument_types: tuple[Type, ...]
     type: Type
     order: tuple[Direction, ...] = ()
-    """The group's rows are taken in the order of as many keys, the last of the operands."""
+    """Directions of the sort keys, which are the last operands.
+
+    The aggregate reads the rows in their order.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,12 +517,13 @@ class BasicReduce:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Each row of an arrangement of (partition..., order words..., rest...), and what ``calls`` say of it.
+    """Each row of an arrangement, followed by the results of ``calls``.
 
-    A partition is in the order of the arrangement, and equal rows are as many; rows that agree on the
-    columns ``peers`` are peers. ``exact`` as in ``TopK``. O(partition); if all calls are local
-    (``is_local``), a few changes of a large partition cost O(log partition + rows whose answers change),
-    once it has an index.
+    The arrangement is of (partition..., order words..., rest...). A partition is in the order of the
+    arrangement; a row with multiplicity n counts as n rows. Rows that agree on the columns ``peers``
+    are peers. ``exact`` as in ``TopK``. O(partition). If all calls are local (``is_cte_reference``) and the
+    partition has an index, a few changes of a large partition cost O(log partition + rows whose results
+    change).
     """
 
     input: Ref
@@ -517,9 +535,9 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """One row (key..., aggregates...) per group, by aggregates that can take rows back. O(change).
+    """One row (key..., aggregates...) per group, by aggregates with retraction. O(change).
 
-    Each group has their states, in Python; outside of loops only.
+    The states are Python objects, one per group. Not allowed in loops.
     """
 
     input: Ref
@@ -540,9 +558,9 @@ class Single:
 
 @dataclass(frozen=True, slots=True)
 class Enter:
-    """In a loop's body: node ``input`` of the list that holds the loop, present from round 0.
+    """In a loop's body: node ``input`` of the list that contains the loop, present from round 0.
 
-    An arrangement stays one: it is looked up where it is, without a copy.
+    An arrangement is looked up in place, without a copy.
     """
 
     input: Ref
@@ -550,10 +568,10 @@ class Enter:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """In a loop's body: recursive collection ``index``, of ``types``.
+    """In a loop's body: recursive collection ``index``, with columns of ``types``.
 
-    At round 0 it is ``initial``, a node of the body, or empty; at round r + 1 what ``Loop.results[index]``
-    is at r.
+    At round 0 it is ``initial``, a node of the body, or empty. At round r + 1 it is the value of
+    ``Loop.results[index]`` at round r.
     """
 
     index: int
@@ -563,12 +581,13 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Collections defined by each other, computed by rounds; it has no stream: ``Leave`` reads its results.
+    """Mutually recursive collections, computed by rounds.
 
-    References within ``body`` are positions in it, except those of its ``Enter`` nodes. ``results[i]`` is
-    the body node that variable i becomes in the next round; results beyond the variables are only read.
-    With a ``limit`` of n only n rounds are computed: with ``error_at_limit`` it is an error if a
-    variable would still change. Source, Constant, Import, Single and RangeJoin stay outside.
+    ``Leave`` reads its results, the loop has no stream. References within ``body`` are positions in it,
+    except those of its ``Enter`` nodes. ``results[i]`` is the body node that defines variable i in the
+    next round; results beyond the variables are only read. A ``limit`` of n computes n rounds. With
+    ``error_at_limit`` it is an error if a variable would still change. Source, Constant, Import, Single
+    and RangeJoin are not allowed in a body.
     """
 
     body: "tuple[AnyNode, ...]"
@@ -612,16 +631,17 @@ Node = (
     | Loop
     | Leave
 )
-"""What the compiler makes plans of."""
+"""Node kinds that the compiler emits."""
 
 AnyNode = Node | user.Node | Exchange
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Nodes in dependency order; ``output`` is what a view reads: operators that hold their contents.
+    """Nodes in dependency order; ``output`` is the node that a view reads.
 
-    That is an arrangement, a reduce, distinct, threshold or top-k, or linear operators and sums of these.
+    The output must hold its contents: an arrangement, a reduce, distinct, threshold or top-k, or linear
+    operators and sums of these.
     """
 
     nodes: tuple[AnyNode, ...]

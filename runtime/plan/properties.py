@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import assert_never
 
 from kpg.runtime.errors import InternalError
-from kpg.runtime.functions import aggregate_named, resolve_aggregate
+from kpg.runtime.functions import lookup_aggregate, resolve_aggregate
 from kpg.runtime.plan import nodes, user
 from kpg.runtime.plan.nodes import (
     Aggregate,
@@ -56,21 +56,24 @@ from kpg.runtime.plan.nodes import (
 )
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column
-from kpg.runtime.types import BIGINT, Type, common_words, rowid
+from kpg.runtime.types import BIGINT, Type, common_word_type, rowid
 
 Types = tuple[Type, ...]
-"""Those of the columns of a stream. Rowids are of type ROWID(table)."""
+"""Column types of a stream. Rowids are of type ROWID(table)."""
 
 
 class Columns:
-    """The types of all streams of a plan, or of a loop's body in the list that ``outer`` is of."""
+    """Column types of all streams of a plan, or of a loop's body.
+
+    ``outer`` has the types of the list that contains the loop.
+    """
 
     def __init__(self, nodes: Sequence[AnyNode], outer: "Columns | None" = None) -> None:
         self.nodes = nodes
         self.types: list[Types] = []
-        """Of each node; a loop and a sink have no stream."""
+        """Column types by node; empty for a loop and a sink, which have no stream."""
         self.bodies: dict[Ref, Columns] = {}
-        """Those of the loops' bodies."""
+        """Column types of the loops' bodies."""
         self._outer = outer
         for ref, node in enumerate(nodes):
             self.types.append(self._of(ref, node))
@@ -93,11 +96,12 @@ class Columns:
                 return column_types(node, self.types.__getitem__)
 
 
-def column_types(node: AnyNode, of: Callable[[Ref], Types]) -> Types:
-    """The types of the node's columns, given those of the nodes that it reads.
+def column_types(node: AnyNode, types_of: Callable[[Ref], Types]) -> Types:
+    """Return the node's column types; ``schema_of`` gives those of its inputs.
 
-    InternalError for Enter and Leave, whose columns are those of a node of another list, and for sums of
-    columns that do not mean the same.
+    Raises:
+        InternalError: For Enter and Leave, whose columns belong to a node of another list, and for a
+            sum of columns of incompatible types.
     """
     match node:
         case Source(table=table):
@@ -105,34 +109,34 @@ def column_types(node: AnyNode, of: Callable[[Ref], Types]) -> Types:
         case Import(types=types) | Constant(types=types) | Variable(types=types) | user.Input(types=types):
             return types
         case Linear(input=ref, mfp=mfp) | Delta(input=ref, mfp=mfp):
-            return mapped(mfp, of(ref))
+            return mfp_types(mfp, types_of(ref))
         case HalfJoin(input=ref, arrangement=arrangement, mfp=mfp):
-            return mapped(mfp, of(ref) + of(arrangement))
+            return mfp_types(mfp, types_of(ref) + types_of(arrangement))
         case Concat(inputs=refs) | DeltaJoin(paths=refs):
-            return _summed([of(ref) for ref in refs])
+            return _union_types([types_of(ref) for ref in refs])
         case Negate(input=ref) | Arrange(input=ref) | Distinct(input=ref) | Threshold(input=ref):
-            return of(ref)
+            return types_of(ref)
         case TopK(input=ref) | Single(input=ref) | nodes.Exchange(input=ref):
-            return of(ref)
+            return types_of(ref)
         case Expand(input=ref, kept=kept, calls=calls, ordinality=numbered):
-            made = (type_ for call in calls for type_ in call.types)
-            return (*of(ref)[:kept], *made, *((BIGINT,) if numbered else ()))
+            expanded = (type_ for call in calls for type_ in call.types)
+            return (*types_of(ref)[:kept], *expanded, *((BIGINT,) if numbered else ()))
         case RangeJoin(left=left, right=right, mfp=mfp):
-            return mapped(mfp, of(left) + of(right))
+            return mfp_types(mfp, types_of(left) + types_of(right))
         case Reduce(input=ref, key=key, aggregates=aggregates):
-            return (*of(ref)[:key], *map(_aggregated, aggregates))
+            return (*types_of(ref)[:key], *map(_aggregate_type, aggregates))
         case BasicReduce(input=ref, key=key, aggregates=basics) | Fold(input=ref, key=key, aggregates=basics):
-            return (*of(ref)[:key], *(basic.type for basic in basics))
+            return (*types_of(ref)[:key], *(basic.type for basic in basics))
         case Window(input=ref, calls=calls):
-            return (*of(ref), *(call.type for call in calls))
+            return (*types_of(ref), *(call.type for call in calls))
         case Ego(pairs=ref, calls=aggregated):
-            return (of(ref)[0], *(call.type for call in aggregated))
+            return (types_of(ref)[0], *(call.type for call in aggregated))
         case user.Apply(result=result) | user.Custom(result=result):
             return result.types
         case user.UserReduce(input=ref, key=key, result=result):
-            return (*of(ref)[:key], *result.types)
+            return (*types_of(ref)[:key], *result.types)
         case user.EnterAt(input=ref):
-            return of(ref)[:-1]
+            return types_of(ref)[:-1]
         case Loop() | user.Sink():
             return ()
         case Enter() | Leave():
@@ -141,30 +145,30 @@ def column_types(node: AnyNode, of: Callable[[Ref], Types]) -> Types:
             assert_never(node)
 
 
-def mapped(mfp: Mfp, types: Types) -> Types:
-    """The types of an mfp's outputs over rows of ``types``: a column that is passed on keeps its own."""
+def mfp_types(mfp: Mfp, types: Types) -> Types:
+    """Return the types of an mfp's outputs over rows of ``types``; a passed column keeps its type."""
     return tuple(types[output.index] if isinstance(output, Column) else output.type for output in mfp.outputs)
 
 
-def _summed(parts: Sequence[Types]) -> Types:
-    found = []
+def _union_types(parts: Sequence[Types]) -> Types:
+    result = []
     for column, types in enumerate(zip(*parts, strict=True)):
-        type_ = common_words(types)
+        type_ = common_word_type(types)
         if type_ is None:
-            shown = ", ".join(map(str, dict.fromkeys(types)))
-            raise InternalError(f"column {column} of a sum has words of several kinds: {shown}")
-        found.append(type_)
-    return tuple(found)
+            names = ", ".join(map(str, dict.fromkeys(types)))
+            raise InternalError(f"column {column} of a sum has words of several kinds: {names}")
+        result.append(type_)
+    return tuple(result)
 
 
-def _aggregated(aggregate: Aggregate) -> Type:
-    kind = aggregate_named(aggregate.function).accumulator
+def _aggregate_type(aggregate: Aggregate) -> Type:
+    kind = lookup_aggregate(aggregate.function).accumulator
     operands = 1 if kind is None else kind.operands
     return resolve_aggregate(aggregate.function, (aggregate.type,) * operands).result_type
 
 
 def streams(node: AnyNode) -> tuple[Ref, ...]:
-    """The nodes whose rows arrive at the node's ports 0, 1, ...; one may arrive at several."""
+    """Return the nodes whose rows arrive at the node's ports 0, 1, ...; a node may feed several ports."""
     match node:
         case Source() | Import() | Constant() | user.Input():
             return ()
@@ -193,7 +197,7 @@ def streams(node: AnyNode) -> tuple[Ref, ...]:
         case Ego():
             return node.sources
         case Enter():
-            return ()  # what it names is a node of the enclosing list
+            return ()  # its input is a node of the enclosing list
         case Variable(initial=initial):
             return () if initial is None else (initial,)
         case Loop(body=body):
@@ -205,18 +209,18 @@ def streams(node: AnyNode) -> tuple[Ref, ...]:
 
 
 def inputs(node: AnyNode) -> tuple[Ref, ...]:
-    """The nodes that a node reads, streams and arrangements alike, without repetition."""
+    """Return the nodes that a node reads, streams and arrangements alike, without repetition."""
     looked_up = (node.arrangement,) if isinstance(node, HalfJoin) else ()
     return tuple(dict.fromkeys((*streams(node), *looked_up)))
 
 
-def moved(node: AnyNode, place: Callable[[Ref], Ref]) -> AnyNode:
-    """The node in another list, where what was at position ``ref`` is at ``place(ref)``."""
+def renumber_inputs(node: AnyNode, new_position: Callable[[Ref], Ref]) -> AnyNode:
+    """Return the node with each reference ``ref`` replaced by ``new_position(ref)``."""
     match node:
         case Source() | Import() | Constant() | Enter() | user.Input():
             return node
         case Linear() | Negate() | Arrange() | Reduce() | Distinct() | Threshold() | TopK() | Expand():
-            return replace(node, input=place(node.input))
+            return replace(node, input=new_position(node.input))
         case (
             BasicReduce()
             | Window()
@@ -229,80 +233,82 @@ def moved(node: AnyNode, place: Callable[[Ref], Ref]) -> AnyNode:
             | user.EnterAt()
             | nodes.Exchange()
         ):
-            return replace(node, input=place(node.input))
+            return replace(node, input=new_position(node.input))
         case Concat(inputs=refs) | user.Custom(inputs=refs):
-            return replace(node, inputs=tuple(map(place, refs)))
+            return replace(node, inputs=tuple(map(new_position, refs)))
         case HalfJoin(input=ref, arrangement=arrangement):
-            return replace(node, input=place(ref), arrangement=place(arrangement))
+            return replace(node, input=new_position(ref), arrangement=new_position(arrangement))
         case DeltaJoin(paths=refs):
-            return DeltaJoin(tuple(map(place, refs)))
+            return DeltaJoin(tuple(map(new_position, refs)))
         case RangeJoin(left=left, right=right):
-            return replace(node, left=place(left), right=place(right))
+            return replace(node, left=new_position(left), right=new_position(right))
         case Ego(pairs=pairs, writes=writes, continuous=readers):
-            kept = None if readers is None else place(readers)
-            return replace(node, pairs=place(pairs), writes=place(writes), continuous=kept)
+            continuous = None if readers is None else new_position(readers)
+            return replace(
+                node, pairs=new_position(pairs), writes=new_position(writes), continuous=continuous
+            )
         case Variable(initial=initial):
-            return node if initial is None else replace(node, initial=place(initial))
+            return node if initial is None else replace(node, initial=new_position(initial))
         case Loop(body=body):
             entered = (
-                replace(inner, input=place(inner.input)) if isinstance(inner, Enter) else inner
+                replace(inner, input=new_position(inner.input)) if isinstance(inner, Enter) else inner
                 for inner in body
             )
             return replace(node, body=tuple(entered))
         case Leave(loop=loop):
-            return replace(node, loop=place(loop))
+            return replace(node, loop=new_position(loop))
         case _:
             assert_never(node)
 
 
-class Kept(enum.Enum):
-    """What state a node has between steps, as EXPLAIN says it."""
+class StateKind(enum.Enum):
+    """Kind of state that a node has between steps; the values appear in EXPLAIN."""
 
     NOTHING = "nothing"
     TRACE = "a trace"
-    """Its rows, sorted, where they can be looked up."""
+    """Its rows in a sorted trace that supports lookups."""
     GROUPS = "groups"
     """A few words for each group of its input."""
     INDEX = "an index of large partitions"
-    """The rows of partitions that have changed, in order, as leaves of a tree of partial aggregates."""
+    """The sorted rows of partitions that have changed, as leaves of a tree of partial aggregates."""
     OUTPUT = "its output"
-    """The rows that it gave for each group."""
+    """The output rows of each group."""
     OVERLAY = "an overlay"
     """Partial aggregates that readers share, and those of writers."""
     OWN = "its own state"
-    """What a user's operator keeps, or an input or a listener until it is taken."""
+    """State of a user's operator, or rows that an input or a listener buffers."""
 
 
-def kept(node: AnyNode) -> Kept:
-    """What the node itself keeps; a loop, what the nodes of its body do.
+def state_kind(node: AnyNode) -> StateKind:
+    """Return the kind of the node's own state; a loop's state belongs to the nodes of its body.
 
-    A ``Leave`` is given a trace where no node of the body holds the result (see :func:`holds_rows`).
+    A ``Leave`` has a trace if no node of the body holds the result (see :func:`holds_rows`).
     """
     match node:
         case Arrange():
-            return Kept.TRACE
+            return StateKind.TRACE
         case Reduce() | Distinct() | Threshold() | Single():
-            return Kept.GROUPS
+            return StateKind.GROUPS
         case user.UserReduce():
-            return Kept.OUTPUT
+            return StateKind.OUTPUT
         case Ego():
-            return Kept.OVERLAY
+            return StateKind.OVERLAY
         case Fold() | user.Custom() | user.Sink() | user.Input():
-            return Kept.OWN
+            return StateKind.OWN
         case Source() | Import() | Constant() | Linear() | Concat() | Negate() | Expand():
-            return Kept.NOTHING
+            return StateKind.NOTHING
         case Window(calls=calls) if all(map(is_local, calls)):
-            return Kept.INDEX
+            return StateKind.INDEX
         case Delta() | HalfJoin() | DeltaJoin() | RangeJoin() | TopK() | BasicReduce() | Window():
-            return Kept.NOTHING  # they read arrangements
+            return StateKind.NOTHING  # their inputs are arrangements
         case Enter() | Variable() | Loop() | Leave() | user.Apply() | user.EnterAt() | nodes.Exchange():
-            return Kept.NOTHING
+            return StateKind.NOTHING
         case _:
             assert_never(node)
 
 
 def holds_rows(node: AnyNode) -> bool:
-    """Whether all rows of the node can be read off its state, or that of the arrangement that it reads."""
+    """Return whether all rows of the node can be read from its state or the arrangement that it reads."""
     match node:
         case Arrange() | Reduce() | Distinct() | Threshold() | TopK() | BasicReduce() | user.UserReduce():
             return True
@@ -321,50 +327,59 @@ def holds_rows(node: AnyNode) -> bool:
 
 
 def parameters(node: AnyNode) -> str:
-    """A text that differs for nodes that differ in anything but what they read, and but the body of a loop.
+    """Return a text that identifies the node apart from its inputs and a loop's body.
 
-    References are written as places among the node's inputs: what these compute is for the caller to add.
-    Every field counts that equality counts, so that no field can be forgotten.
+    References appear as indexes into the node's inputs; the caller adds what those compute. The text
+    includes every field that takes part in equality.
     """
     place = {ref: index for index, ref in enumerate(inputs(node))}
-    here = node if isinstance(node, Loop | Enter) else moved(node, place.__getitem__)
-    left_out = ("body",) if isinstance(node, Loop) else ("input",) if isinstance(node, Enter) else ()
+    local_node = node if isinstance(node, Loop | Enter) else renumber_inputs(node, place.__getitem__)
+    omitted = ("body",) if isinstance(node, Loop) else ("input",) if isinstance(node, Enter) else ()
     values = (
-        _written(getattr(here, one.name)) for one in fields(here) if one.compare and one.name not in left_out
+        _parameter_text(getattr(local_node, field.name))
+        for field in fields(local_node)
+        if field.compare and field.name not in omitted
     )
     return f"{type(node).__name__}({','.join(values)})"
 
 
-def _written(value: object) -> str:
-    return written(value) if isinstance(value, Mfp) else repr(value)
+def _parameter_text(value: object) -> str:
+    return mfp_text(value) if isinstance(value, Mfp) else repr(value)
 
 
 @lru_cache(maxsize=4096)
-def written(mfp: Mfp) -> str:
-    """An mfp as text, made once: the nodes of nested loops are identified at every level."""
+def mfp_text(mfp: Mfp) -> str:
+    """Return an mfp as text; cached, since nested loops identify their nodes at every level."""
     return repr(mfp)
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A chain of nodes, from the changes of a relation to changes of a join: ``refs`` are their positions."""
+    """Path of a delta join: a chain of nodes from a relation's changes to the join's changes.
+
+    ``refs`` are the positions of the nodes.
+    """
 
     delta: Delta
     half_joins: tuple[HalfJoin, ...]
     refs: tuple[Ref, ...]
-    moved: tuple[Ref | None, ...]
-    """The exchange before each half-join, if rows go to other workers there."""
+    exchanges: tuple[Ref | None, ...]
+    """The exchange before each half-join, or None."""
 
     @property
-    def is_whole(self) -> bool:
-        """Whether rows stay at one worker all the way."""
-        return not any(ref is not None for ref in self.moved)
+    def is_local(self) -> bool:
+        """Whether rows stay at one worker along the whole path."""
+        return not any(ref is not None for ref in self.exchanges)
 
 
 def path_of(nodes: Sequence[object], end: Ref) -> Path:
-    """The path whose last node is at position ``end``; InternalError if something else stands in between."""
+    """Return the path whose last node is at position ``end``.
+
+    Raises:
+        InternalError: If a node on the path is neither a half-join nor an exchange.
+    """
     half_joins: list[HalfJoin] = []
-    refs, moved = [end], list[Ref | None]()
+    refs, exchanges = [end], list[Ref | None]()
     while not isinstance(node := nodes[refs[-1]], Delta):
         if not isinstance(node, HalfJoin):
             raise InternalError(f"{type(node).__name__} is on a path of a join")
@@ -372,13 +387,17 @@ def path_of(nodes: Sequence[object], end: Ref) -> Path:
         before, exchange = nodes[node.input], None
         if isinstance(before, Exchange):
             exchange = node.input
-        moved.append(exchange)
+        exchanges.append(exchange)
         refs.append(before.input if isinstance(before, Exchange) else node.input)
-    return Path(node, tuple(reversed(half_joins)), tuple(reversed(refs)), tuple(reversed(moved)))
+    return Path(node, tuple(reversed(half_joins)), tuple(reversed(refs)), tuple(reversed(exchanges)))
 
 
 def paths_of(nodes: Sequence[object], join: DeltaJoin) -> tuple[Path, ...]:
-    """A join's paths; InternalError if one does not meet each other relation once."""
+    """Return a join's paths.
+
+    Raises:
+        InternalError: If a path does not meet each other relation exactly once.
+    """
     paths = tuple(path_of(nodes, end) for end in join.paths)
     for start, path in enumerate(paths):
         met = sorted([start, *(half.relation for half in path.half_joins)])
@@ -388,7 +407,7 @@ def paths_of(nodes: Sequence[object], join: DeltaJoin) -> tuple[Path, ...]:
 
 
 def sources(nodes: Sequence[object], node: AnyNode) -> tuple[Ref, ...]:
-    """What the operator of a node reads: of a join, the relations in their order, then the arrangements."""
+    """Return the inputs of a node's operator; for a join the relations in order, then the arrangements."""
     if not isinstance(node, DeltaJoin):
         return inputs(node)
     paths = paths_of(nodes, node)

@@ -14,8 +14,8 @@ Ref = int
 """Position of a node in the list that holds it."""
 
 
-class Own:
-    """An object of the user's, equal only to itself."""
+class UserObject:
+    """User's object, compared by identity."""
 
     __slots__ = ("value",)
 
@@ -23,23 +23,23 @@ class Own:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Own) and other.value is self.value
+        return isinstance(other, UserObject) and other.value is self.value
 
     def __hash__(self) -> int:
         return id(self.value)
 
     def __repr__(self) -> str:
-        """Tells it from every other object that is alive; an operator keeps its own alive."""
+        """Return a text that is unique among living objects; an operator keeps its object alive."""
         return f"{type(self.value).__qualname__}@{id(self.value):x}"
 
     @property
     def name(self) -> str:
-        """What the user calls it, for displays and errors."""
+        """The object's name in displays and errors."""
         return getattr(self.value, "__qualname__", type(self.value).__qualname__)
 
 
 class Kind(enum.Enum):
-    """How a function is called, and what it gives."""
+    """Argument and result shapes of a user function."""
 
     MAP_COLUMNS = "arrays to arrays"
     FILTER_COLUMNS = "arrays to an array of bools"
@@ -51,7 +51,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The stream of an input session, by the identity that the worker gave it."""
+    """Stream of an input session; ``identity`` is assigned by the worker."""
 
     identity: str
     types: tuple[Type, ...]
@@ -59,49 +59,48 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """``function`` applied to rows of the columns ``given``, which become rows of the columns ``result``.
+    """``function`` applied to rows of ``input_schema``; the results are rows of ``result``.
 
-    The function must give the same for the same row each time: a retraction calls it again.
-    O(change) calls.
+    The function must be deterministic: a retraction calls it again. O(change) calls.
     """
 
     input: Ref
     kind: Kind
-    function: Own
-    given: Schema
+    function: UserObject
+    input_schema: Schema
     result: Schema
 
 
 @dataclass(frozen=True, slots=True)
 class UserReduce:
-    """Rows (key..., values...) that ``function`` gives for each group of an arrangement that has rows.
+    """Rows (key..., values...) that ``function`` returns for each non-empty group of an arrangement.
 
-    ``given`` are all columns of the arrangement, ``result`` the values. The function gets the key and the
-    group's rows with multiplicities, all at once; if ``columns``, as arrays. What it gives is compared
-    with what it gave before, so it need not be deterministic. O(group) for each change.
+    ``input_schema`` has all columns of the arrangement, ``result`` the values. The function receives
+    the key and all rows of the group with their multiplicities, as arrays if ``columns``. Its result is
+    compared with the previous one, so it need not be deterministic. O(group) for each change.
     """
 
     input: Ref
     key: int
-    function: Own
+    function: UserObject
     columns: bool
-    given: Schema
+    input_schema: Schema
     result: Schema
 
 
 @dataclass(frozen=True, slots=True)
 class Custom:
-    """An operator that a user wrote, over streams of the columns ``given``; it sends rows of ``result``."""
+    """User-defined operator over streams of ``input_schemas``; it emits rows of ``result``."""
 
     inputs: tuple[Ref, ...]
-    operator: Own
-    given: tuple[Schema, ...]
+    operator: UserObject
+    input_schemas: tuple[Schema, ...]
     result: Schema
 
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """Keeps the changes of a stream until they are drained; ``listener`` tells it from all others."""
+    """Buffers the changes of a stream until they are drained; ``listener`` is its unique number."""
 
     input: Ref
     listener: int
@@ -109,7 +108,7 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class EnterAt:
-    """In a loop's body: rows from the round on that their last column, a BIGINT, says, and without it."""
+    """In a loop's body: rows that enter at the round in their last column, a BIGINT, without that column."""
 
     input: Ref
 

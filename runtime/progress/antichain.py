@@ -15,47 +15,50 @@ Time = tuple[int, ...]
 
 
 def precedes(left: Time, right: Time) -> bool:
-    """Whether left <= right in the product order."""
+    """Return whether left <= right in the product order."""
     return all(map(le, left, right))
 
 
 def least_upper_bound(left: Time, right: Time) -> Time:
-    """The earliest time in advance of both."""
+    """Return the earliest time in advance of both."""
     return tuple(map(max, left, right))
 
 
 def greatest_lower_bound(left: Time, right: Time) -> Time:
-    """The latest time that both are in advance of."""
+    """Return the latest time that both are in advance of."""
     return tuple(map(min, left, right))
 
 
-def _minimal(times: Iterable[Time]) -> tuple[Time, ...]:
-    """The minimal elements, in lexicographic order (in which a smaller time always comes first)."""
-    kept: list[Time] = []
+def _minimal_elements(times: Iterable[Time]) -> tuple[Time, ...]:
+    """Return the minimal elements in lexicographic order, where a smaller time always comes first."""
+    minimal: list[Time] = []
     for time in sorted(set(times)):
-        if not any(precedes(other, time) for other in kept):
-            kept.append(time)
-    return tuple(kept)
+        if not any(precedes(other, time) for other in minimal):
+            minimal.append(time)
+    return tuple(minimal)
 
 
 @dataclass(frozen=True, slots=True)
 class Antichain:
-    """Mutually incomparable times, in lexicographic order; the constructor drops what is not minimal."""
+    """Mutually incomparable times in lexicographic order.
+
+    The constructor drops elements that are not minimal.
+    """
 
     elements: tuple[Time, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.elements) > 1:
-            object.__setattr__(self, "elements", _minimal(self.elements))
+            object.__setattr__(self, "elements", _minimal_elements(self.elements))
 
     @classmethod
     def of(cls, *times: Time) -> "Antichain":
-        """The minimal elements of ``times``."""
+        """Return the minimal elements of ``times``."""
         return cls(times)
 
     @classmethod
-    def known(cls, elements: tuple[Time, ...]) -> "Antichain":
-        """Of elements that are mutually incomparable, in lexicographic order: nothing is checked."""
+    def of_minimal(cls, elements: tuple[Time, ...]) -> "Antichain":
+        """Return the antichain of mutually incomparable elements in lexicographic order, unchecked."""
         frontier = object.__new__(cls)
         object.__setattr__(frontier, "elements", elements)
         return frontier
@@ -63,22 +66,25 @@ class Antichain:
     @staticmethod
     @cache
     def minimum(depth: int) -> "Antichain":
-        """The frontier that every time of ``depth`` coordinates is in advance of."""
+        """Return the frontier that every time of ``depth`` coordinates is in advance of."""
         return Antichain(((0,) * depth,))
 
     def __bool__(self) -> bool:
         return bool(self.elements)
 
     def less_equal(self, time: Time) -> bool:
-        """Whether ``time`` is in advance of this frontier."""
+        """Return whether ``time`` is in advance of this frontier."""
         return any(all(map(le, element, time)) for element in self.elements)
 
     def less_than(self, time: Time) -> bool:
-        """Whether ``time`` is strictly later than some element."""
+        """Return whether ``time`` is strictly later than some element."""
         return any(element != time and precedes(element, time) for element in self.elements)
 
     def dominates(self, other: "Antichain") -> bool:
-        """Whether this frontier is at or before ``other``: all that is in advance of other is of this."""
+        """Return whether this frontier is at or before ``other``.
+
+        Then every time in advance of ``other`` is in advance of this one.
+        """
         own, others = self.elements, other.elements
         if len(own) == 1 and len(others) == 1:
             if len(own[0]) == 1:
@@ -89,29 +95,29 @@ class Antichain:
         return all(self.less_equal(time) for time in others)
 
     def insert(self, time: Time) -> "Antichain":
-        """This frontier with ``time`` added; itself if the time is in advance of it already."""
+        """Return this frontier with ``time`` added; itself if the time is already in advance of it."""
         return self if self.less_equal(time) else Antichain((*self.elements, time))
 
     def meet(self, other: "Antichain") -> "Antichain":
-        """The frontier of the times that are in advance of either."""
+        """Return the frontier of the times that are in advance of either."""
         return Antichain(self.elements + other.elements)
 
     def join(self, other: "Antichain") -> "Antichain":
-        """The frontier of the times that are in advance of both."""
+        """Return the frontier of the times that are in advance of both."""
         return Antichain(tuple(least_upper_bound(a, b) for a in self.elements for b in other.elements))
 
     def floor(self) -> Time | None:
-        """Greatest lower bound of the elements; None for the empty antichain, which has none."""
+        """Return the greatest lower bound of the elements; None for the empty antichain."""
         if not self.elements:
             return None
         return tuple(map(min, *self.elements)) if len(self.elements) > 1 else self.elements[0]
 
     def representative(self, time: Time) -> Time:
-        """The time that no reader at times in advance of this frontier can tell from ``time``.
+        """Return a time that readers in advance of this frontier cannot distinguish from ``time``.
 
-        ``GLB over f of LUB(time, f)`` (K-Pg, appendix A), right for any lattice; of product orders, which are
-        distributive, it is the LUB of the time and the floor, by which kernels compact. It need not itself be
-        in advance of the frontier. The empty frontier leaves the time as it is.
+        ``GLB over f of LUB(time, f)`` (K-Pg, appendix A) is correct in any lattice. Product orders are
+        distributive, so it equals the LUB of the time and the floor, by which kernels compact. It need not
+        be in advance of the frontier. The empty frontier leaves the time unchanged.
         """
         bounds = [least_upper_bound(time, element) for element in self.elements]
         if not bounds:

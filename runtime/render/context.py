@@ -16,60 +16,60 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.tables.table import Table
 
 if TYPE_CHECKING:
-    from kpg.runtime.operators.worker_group import Company
+    from kpg.runtime.operators.worker_group import WorkerGroup
 
 
 Built = Mapping[Ref, Operator]
-"""The operators of the nodes so far; what only operators read that were there before has none."""
+"""Operators built so far by node; a node that only existing operators read has none."""
 
 
-Compact = tuple[NDArray[np.int64], NDArray[np.int64], Mfp]
-"""The columns of the stream and of the arrangement that a half-join reads, and its mfp over just these."""
+CompactHalfJoin = tuple[NDArray[np.int64], NDArray[np.int64], Mfp]
+"""Stream and arrangement columns that a half-join reads, and its mfp over just these."""
 
 
 class Context(Protocol):
-    """What rendering needs of the worker."""
+    """Services of the worker that rendering uses."""
 
     dictionary: Dictionary
     scope: Scope
     merge_effort: int
 
     @property
-    def own(self) -> bool:
+    def reads_pending(self) -> bool:
         """Whether pending changes of tables are read."""
 
     @property
-    def sharing(self) -> "Company | None":
-        """With whom plans are shared; None for one worker."""
+    def worker_group(self) -> "WorkerGroup | None":
+        """The workers that run the plan together; None for one worker."""
 
     @property
-    def then(self) -> int | None:
-        """The epoch as of which tables are read; None for the present one."""
+    def as_of_epoch(self) -> int | None:
+        """Epoch as of which tables are read; None for the current contents."""
 
     @property
-    def restoring(self) -> bool:
-        """Whether operators take on what others kept: they need not be ready to run before they run."""
+    def is_restoring(self) -> bool:
+        """Whether operators will receive restored state: compilation can wait until they run."""
 
     def store(self, table: str) -> Table: ...
     def source_identity(self, table: str) -> str: ...
     def view_output(self, view: str) -> Operator: ...
     def input(self, identity: str) -> Operator: ...
     def next_position(
-        self, inputs: Below = (), scope: Scope | None = None, *, apart: bool = False
+        self, inputs: Below = (), scope: Scope | None = None, *, at_barrier: bool = False
     ) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Halves:
-    """A path of a delta join, and of each half-join what it reads."""
+class CompactPath:
+    """Path of a delta join, with the columns that each half-join reads."""
 
     path: Path
-    compacts: tuple[Compact, ...]
+    compact_half_joins: tuple[CompactHalfJoin, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a new operator goes: its fingerprint and name, its columns, and the scope that it runs in."""
+    """Location of a new operator: its fingerprint and name, its columns, and its scope."""
 
     fingerprint: str
     description: str
@@ -80,19 +80,26 @@ class Site:
 
     @property
     def width(self) -> int:
-        """The number of columns."""
+        """Number of columns."""
         return len(self.types)
 
-    def over(self, *inputs: Operator, apart: bool = False) -> Place:
-        """The new operator's place, after what it reads; ``apart`` if workers have to meet before it."""
-        position = self.context.next_position(inputs, self.scope, apart=apart)
+    def place_after(self, *inputs: Operator, at_barrier: bool = False) -> Place:
+        """Return a place for the new operator after its inputs.
+
+        ``at_barrier`` if workers synchronize before it.
+        """
+        position = self.context.next_position(inputs, self.scope, at_barrier=at_barrier)
         return Place(
             self.fingerprint, self.description, position, inputs, self.scope, self.width, self.content
         )
 
 
 def arrangement_of(operator: Operator) -> Arrange:
-    """The arrangement to look up: the operator's own, or that of an outer scope which it enters."""
+    """Return the arrangement to look up: the operator itself, or one of an outer scope that it enters.
+
+    Raises:
+        InternalError: If the operator is not an arrangement.
+    """
     while isinstance(operator, Enter):
         (operator,) = operator.inputs
     if not isinstance(operator, Arrange):
@@ -101,22 +108,23 @@ def arrangement_of(operator: Operator) -> Arrange:
 
 
 def with_inputs(operators: Iterable[Operator], imported: Iterable[Operator] = ()) -> tuple[Operator, ...]:
-    """Operators of one scope with all that they read, in dependency order; not what ``imported`` ones read.
+    """Return operators of one scope with all that they read, in dependency order.
 
-    A loop comes with all its ways out: one that was left alone could not be filled later.
+    The inputs of ``imported`` ones are left out. A loop comes with all its leaves, since one without a
+    reader now could not be hydrated later.
     """
-    stack, alone = list(operators), set(imported)
-    found: set[Operator] = set()
+    stack, boundary = list(operators), set(imported)
+    collected: set[Operator] = set()
     while stack:
         operator = stack.pop()
-        if operator in found:
+        if operator in collected:
             continue
-        found.add(operator)
-        if operator in alone:
+        collected.add(operator)
+        if operator in boundary:
             continue
         scope = operator.place.scope
         stack += [source for source in operator.inputs if source.place.scope is scope]
         if isinstance(operator, Loop):
             readers = [reader for result in operator.results for reader, _ in result.consumers]
             stack += [reader for reader in readers if reader.place.scope is scope]
-    return tuple(sorted(found))
+    return tuple(sorted(collected))

@@ -1,8 +1,9 @@
-"""Fingerprints, by which operators are shared, and display names.
+"""Fingerprints, which identify operators for sharing, and display names.
 
-A node has two identities. Its *content* identifies the collection that it computes: an arrangement has the
-content of its input, and a chain of linear nodes has that of one. So a collection is arranged by a key only
-once, however it was derived. Its *name*, the fingerprint of its operator, also tells whether it is arranged.
+A node has two identities. Its *content* identifies the collection that it computes: an arrangement
+has the content of its input, and a chain of linear nodes has that of one. So a collection is
+arranged by a key only once, however it was derived. Its *name*, the fingerprint of its operator,
+also includes whether it is arranged.
 """
 
 import hashlib
@@ -14,76 +15,84 @@ from kpg.runtime import plan
 from kpg.runtime.dataflow.dataflow_graph import Content
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.plan import Mfp, Ref, user
-from kpg.runtime.render.context import Context, Halves
+from kpg.runtime.render.context import CompactPath, Context
 from kpg.runtime.scalar import Column, Fetch, Scalar, transform, walk
 
-MOST_COMPOSED: Final = 200
-"""Linear nodes with more expressions are identified over each other, not as one."""
+MAX_COMPOSED_SIZE: Final = 200
+"""Expressions above which a chain of linear nodes is not composed into one for its content."""
 
 
 class Identities:
-    """The identities of the nodes of a plan, or of a loop's body in the list of ``outer``."""
+    """Identities of the nodes of a plan, or of a loop's body within the list of ``outer``."""
 
     def __init__(self, columns: plan.Columns, context: Context, outer: "Identities | None" = None) -> None:
         self.nodes = columns.nodes
         self.types = columns.types
         self.names: list[str] = []
-        """The fingerprint of each node's operator."""
+        """Fingerprint of each node's operator."""
         self.contents: list[Content] = []
-        self.arranged: list[bool] = []
+        self.is_arranged: list[bool] = []
         """Whether each node's operator can be looked up."""
         self.bodies: dict[Ref, Identities] = {}
-        """Those of the loops."""
-        self.halves: dict[Ref, list[Halves]] = {}
-        """What the paths of delta joins read, as they were built first."""
+        """Identities of the loops' bodies."""
+        self.compact_paths: dict[Ref, list[CompactPath]] = {}
+        """Compact paths of delta joins, cached for later renderings."""
         self._columns = columns
         self._context = context
         self._outer = outer
         for ref, node in enumerate(self.nodes):
             self._add(ref, node)
 
-    def arrangement(self, ref: Ref) -> str:
-        """The name of an arrangement of what the node computes."""
-        return self.names[ref] if self.arranged[ref] else _digest("Arrange", _key(self.contents[ref]))
+    def arrangement_name(self, ref: Ref) -> str:
+        """Return the name of an arrangement of the node's result."""
+        return (
+            self.names[ref] if self.is_arranged[ref] else _digest("Arrange", _content_key(self.contents[ref]))
+        )
 
-    def keeps(self, ref: Ref) -> bool:
-        """Whether the operator of a node of a loop's body holds the contents of its output."""
+    def holds_output(self, ref: Ref) -> bool:
+        """Return whether the operator of a node in a loop's body holds its whole output."""
         node = self.nodes[ref]
-        if isinstance(node, plan.Arrange) and self.arranged[node.input]:
-            return self.keeps(node.input)
-        return self.arranged[ref] if isinstance(node, plan.Leave) else plan.holds_rows(node)
+        if isinstance(node, plan.Arrange) and self.is_arranged[node.input]:
+            return self.holds_output(node.input)
+        return self.is_arranged[ref] if isinstance(node, plan.Leave) else plan.holds_rows(node)
 
     def _add(self, ref: Ref, node: plan.AnyNode) -> None:
-        arranged = False
+        is_arranged = False
         match node:
             case plan.Arrange(input=source):
-                content, name, arranged = self.contents[source], self.arrangement(source), True
+                content, name, is_arranged = self.contents[source], self.arrangement_name(source), True
             case plan.Linear(input=source, mfp=mfp):
-                content = _through(self.contents[source], mfp)
-                name = _digest("Linear", _key(content))
+                content = _linear_content(self.contents[source], mfp)
+                name = _digest("Linear", _content_key(content))
             case plan.Enter(input=source):
                 assert self._outer is not None
                 outer = self._outer.contents[source]
                 content = Content(_digest("Enter", outer.base), outer.width, outer.mfp)
-                name, arranged = _digest("Enter", self._outer.names[source]), self._outer.arranged[source]
+                name, is_arranged = (
+                    _digest("Enter", self._outer.names[source]),
+                    self._outer.is_arranged[source],
+                )
             case plan.Import(view=view, types=types):
                 operator = self._context.view_output(view)
-                name, arranged = operator.place.fingerprint, isinstance(operator, Arrange)
+                name, is_arranged = operator.place.fingerprint, isinstance(operator, Arrange)
                 content = operator.place.content or Content(name, len(types))
             case _:
-                name = self._name(ref, node)
+                name = self._compute_name(ref, node)
                 content = Content(name, len(self.types[ref]))
                 if isinstance(node, plan.Leave):
-                    arranged = not self._body(node).keeps(self._result(node))
+                    is_arranged = not self._body_of(node).holds_output(self._result_of(node))
         self.names.append(name)
         self.contents.append(content)
-        self.arranged.append(arranged)
+        self.is_arranged.append(is_arranged)
 
-    def _name(self, ref: Ref, node: plan.AnyNode) -> str:
-        """A digest of all that the node says, with its inputs' contents in place of their positions."""
+    def _compute_name(self, ref: Ref, node: plan.AnyNode) -> str:
+        """Return a digest of the node's parameters and its inputs' contents."""
         if isinstance(node, user.Input):
             return self._context.input(node.identity).place.fingerprint
-        parts = [plan.parameters(node), *(_key(self.contents[source]) for source in plan.inputs(node))]
+        parts = [
+            plan.parameters(node),
+            *(_content_key(self.contents[source]) for source in plan.inputs(node)),
+        ]
         if isinstance(node, plan.Source):
             parts.append(self._context.source_identity(node.table))
         if isinstance(node, plan.Loop):
@@ -91,10 +100,10 @@ class Identities:
             parts += body.names
         return _digest("", "|".join(parts))
 
-    def _body(self, leave: plan.Leave) -> "Identities":
+    def _body_of(self, leave: plan.Leave) -> "Identities":
         return self.bodies[leave.loop]
 
-    def _result(self, leave: plan.Leave) -> Ref:
+    def _result_of(self, leave: plan.Leave) -> Ref:
         loop = self.nodes[leave.loop]
         assert isinstance(loop, plan.Loop)
         return loop.results[leave.result]
@@ -104,19 +113,19 @@ def _digest(kind: str, text: str) -> str:
     return hashlib.sha256(f"{kind}|{text}".encode()).hexdigest()[:24]
 
 
-def _key(content: Content) -> str:
-    """A text that is equal for equal contents."""
-    return content.base if content.mfp is None else content.base + plan.written(content.mfp)
+def _content_key(content: Content) -> str:
+    """Return a text that is equal for equal contents."""
+    return content.base if content.mfp is None else content.base + plan.mfp_text(content.mfp)
 
 
-def _through(content: Content, mfp: Mfp) -> Content:
-    """The content of a linear node over a collection."""
+def _linear_content(content: Content, mfp: Mfp) -> Content:
+    """Return the content of a linear node over a collection."""
     if content.mfp is None:
         composed = mfp
-    elif _size(content.mfp) + _size(mfp) > MOST_COMPOSED:
-        content, composed = Content(_key(content), len(content.mfp.outputs)), mfp
+    elif _size(content.mfp) + _size(mfp) > MAX_COMPOSED_SIZE:
+        content, composed = Content(_content_key(content), len(content.mfp.outputs)), mfp
     else:
-        composed = _composed(content.mfp, mfp)
+        composed = _compose(content.mfp, mfp)
     places = [output.index if isinstance(output, Column) else -1 for output in composed.outputs]
     if not composed.predicates and places == list(range(content.width)):
         return Content(content.base, content.width)
@@ -124,8 +133,8 @@ def _through(content: Content, mfp: Mfp) -> Content:
 
 
 @lru_cache(maxsize=4096)
-def _composed(first: Mfp, second: Mfp) -> Mfp:
-    """The second after the first."""
+def _compose(first: Mfp, second: Mfp) -> Mfp:
+    """Return the mfp that applies ``first``, then ``second``."""
 
     def rewrite(node: Scalar) -> Scalar:
         return first.outputs[node.index] if isinstance(node, Column) else node
@@ -141,7 +150,7 @@ def _size(mfp: Mfp) -> int:
 
 
 def describe(node: plan.AnyNode, nodes: Sequence[plan.AnyNode], context: Context) -> str:
-    """A short name for displays."""
+    """Return a short display name."""
     match node:
         case plan.Source(table=table):
             return f"Source {table}"
@@ -170,7 +179,7 @@ def describe(node: plan.AnyNode, nodes: Sequence[plan.AnyNode], context: Context
 
 
 def _table_key(node: plan.AnyNode, context: Context) -> str | None:
-    """``table(columns)`` for the rows of an arrangement of a base table by some of its columns."""
+    """Return ``table(columns)`` for the rows of an arrangement of a base table; None for other nodes."""
     if not isinstance(node, plan.Linear) or node.mfp.predicates or not node.mfp.outputs:
         return None
     *key, rowid = node.mfp.outputs

@@ -1,4 +1,4 @@
-"""Rendering of joins."""
+"""Rendering of delta joins and range joins."""
 
 from collections.abc import Sequence
 
@@ -10,68 +10,78 @@ from kpg.runtime.errors import InternalError
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.join import Join, JoinPath, RangeJoin, Stage
 from kpg.runtime.plan import Mfp
-from kpg.runtime.render.context import Built, Compact, Context, Halves, Site, arrangement_of
+from kpg.runtime.render.context import Built, CompactHalfJoin, CompactPath, Context, Site, arrangement_of
 from kpg.runtime.scalar import Call, Column, Scalar, columns, remap
-from kpg.runtime.trace.lookup import Meeting
+from kpg.runtime.trace.lookup import KeyMatcher
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import BIGINT, BOOLEAN
 
 COMPARISONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
-"""The functions of a range join's comparisons."""
+"""Functions of a range join's comparisons."""
 
 
-def halves_of(paths: Sequence[plan.Path]) -> list[Halves]:
-    """The paths of a delta join, with what their half-joins read."""
-    found = []
+def compact_paths(paths: Sequence[plan.Path]) -> list[CompactPath]:
+    """Return the paths of a delta join with the columns that their half-joins read."""
+    result = []
     for path in paths:
         width, compacts = len(path.delta.mfp.outputs), []
         for half in path.half_joins:
-            compacts.append(_compact(half.mfp, width))
+            compacts.append(_compact_columns(half.mfp, width))
             width = len(half.mfp.outputs)
-        found.append(Halves(path, tuple(compacts)))
-    return found
+        result.append(CompactPath(path, tuple(compacts)))
+    return result
 
 
-def delta_join(paths: Sequence[Halves], inputs: Sequence[Operator], site: Site, built: Built) -> Join:
-    """The chains of a delta join's half-joins as one operator, which reads ``inputs``."""
-    streams = tuple(built[one.path.delta.input] for one in paths)
-    fused = tuple(_fused(start, one, built, site.context) for start, one in enumerate(paths))
+def build_delta_join(
+    paths: Sequence[CompactPath], inputs: Sequence[Operator], site: Site, built: Built
+) -> Join:
+    """Build one operator for all paths of a delta join; ``inputs`` are its inputs in plan order."""
+    streams = tuple(built[path.path.delta.input] for path in paths)
+    fused_paths = tuple(_fuse_path(start, path, built, site.context) for start, path in enumerate(paths))
     deltas: list[list[Updates]] = [[] for _ in streams]
-    return Join(site.over(*inputs), streams=streams, paths=fused, deltas=deltas)
+    return Join(site.place_after(*inputs), streams=streams, paths=fused_paths, deltas=deltas)
 
 
-def _fused(start: int, halves: Halves, built: Built, context: Context) -> JoinPath:
-    """The half-joins of one path as stages, each of which reads the columns that it needs."""
+def _fuse_path(start: int, halves: CompactPath, built: Built, context: Context) -> JoinPath:
+    """Build a path's half-joins as stages, each of which reads only the columns that it needs."""
     path, stages = halves.path, []
-    for half, (keep_stream, keep_batch, mfp) in zip(path.half_joins, halves.compacts, strict=True):
+    for half, (keep_stream, keep_batch, mfp) in zip(path.half_joins, halves.compact_half_joins, strict=True):
         arrangement = arrangement_of(built[half.arrangement])
-        compiled = CompiledMfp(mfp, context, later=context.restoring)
-        meeting = Meeting(half.key, keep_stream, keep_batch)
+        compiled = CompiledMfp(mfp, context, lazy=context.is_restoring)
+        meeting = KeyMatcher(half.key, keep_stream, keep_batch)
         stages.append(Stage(arrangement, half.relation, half.key, keep_stream, keep_batch, compiled, meeting))
-    return JoinPath(start, CompiledMfp(path.delta.mfp, context, later=context.restoring), tuple(stages))
+    return JoinPath(start, CompiledMfp(path.delta.mfp, context, lazy=context.is_restoring), tuple(stages))
 
 
-def _compact(mfp: Mfp, width: int) -> Compact:
-    """The stream and arrangement columns that an mfp reads, and the mfp over just these."""
+def _compact_columns(mfp: Mfp, width: int) -> CompactHalfJoin:
+    """Return the stream and arrangement columns that an mfp reads, and the mfp over just these."""
     scalars = (*mfp.predicates, *mfp.outputs)
     needed = sorted({column for scalar in scalars for column in columns(scalar)})
     place = {column: i for i, column in enumerate(needed)}
 
-    def moved(scalar: Scalar) -> Scalar:
+    def remap_scalar(scalar: Scalar) -> Scalar:
         return remap(scalar, place.__getitem__)
 
     keep_stream = np.array([c for c in needed if c < width], np.int64)
     keep_batch = np.array([c - width for c in needed if c >= width], np.int64)
-    return keep_stream, keep_batch, Mfp(tuple(map(moved, mfp.predicates)), tuple(map(moved, mfp.outputs)))
+    return (
+        keep_stream,
+        keep_batch,
+        Mfp(tuple(map(remap_scalar, mfp.predicates)), tuple(map(remap_scalar, mfp.outputs))),
+    )
 
 
-def range_join(node: plan.RangeJoin, site: Site, built: Built, context: Context) -> RangeJoin:
-    """A join by a comparison; InternalError if a column of its thresholds is read."""
+def build_range_join(node: plan.RangeJoin, site: Site, built: Built, context: Context) -> RangeJoin:
+    """Build a range join.
+
+    Raises:
+        InternalError: If its mfp reads a column of the thresholds.
+    """
     left, right = arrangement_of(built[node.left]), arrangement_of(built[node.right])
     read = {column for scalar in (*node.mfp.predicates, *node.mfp.outputs) for column in columns(scalar)}
     if any(column >= left.width for column in read):
         raise InternalError("a range join cannot output columns of its thresholds")
-    # Words order as their values do, so they are compared as integers whatever they stand for.
+    # Words are ordered as their values are, so all types are compared as integers.
     comparison = Call(
         COMPARISONS[node.comparison],
         (Column(node.key, BIGINT), Column(left.width + node.key, BIGINT)),
@@ -79,11 +89,11 @@ def range_join(node: plan.RangeJoin, site: Site, built: Built, context: Context)
     )
     pair = Mfp((comparison, *node.mfp.predicates), node.mfp.outputs)
     return RangeJoin(
-        site.over(left, right),
+        site.place_after(left, right),
         left=left,
         right=right,
         key=node.key,
         comparison=node.comparison,
-        pair_mfp=CompiledMfp(pair, context, later=context.restoring),
-        left_mfp=CompiledMfp(node.mfp, context, later=context.restoring),
+        pair_mfp=CompiledMfp(pair, context, lazy=context.is_restoring),
+        left_mfp=CompiledMfp(node.mfp, context, lazy=context.is_restoring),
     )

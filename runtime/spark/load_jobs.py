@@ -1,12 +1,14 @@
 """The Spark jobs of a load: the direct path for parquet row groups, and the path through Spark SQL.
 
-*Direct path.* Plain parquet files on a file system that every executor sees, with columns that need no cast,
-are planned as splits of row groups. Spark schedules the tasks; the tasks read with pyarrow (``tasks``).
+*Direct path.* Plain parquet files, on a file system that every executor sees and with columns that need no
+cast,
+become splits of row groups. Spark schedules the tasks; the tasks read with pyarrow (``tasks``).
 
 *Spark SQL.* One job for each source casts, checks and writes it to columnar files. If these are not in key
-order (only the key columns are read to find out), a second job sorts them. The driver sees file names only.
+order
+(only the key columns are read to find out), a second job sorts them. The driver receives only file names.
 
-:class:`Jobs` runs the jobs of a load side by side and returns the rows as they arrive, the largest source
+:class:`Jobs` runs the jobs of a load concurrently and returns the rows as they arrive, the largest source
 first.
 """
 
@@ -29,50 +31,59 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from kpg.runtime.convert.arrow import NOWHERE, SORTED_KINDS, Origin, encode, resolve
+from kpg.runtime.convert.arrow import UNKNOWN_ORIGIN, WORD_ORDER_KINDS, Origin, encode_table, match_columns
 from kpg.runtime.convert.files import parquet_chunks, repetitive_columns
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, Error, OperationalError, ProgrammingError
-from kpg.runtime.handles import Berth
+from kpg.runtime.handles import LoadTarget
 from kpg.runtime.operators.text_exchange import Owners
 from kpg.runtime.records import dataclass
 from kpg.runtime.spark import tasks
-from kpg.runtime.spark.source import MARKED, Source, first_line, format_of, frame_of, is_frame, label, project
+from kpg.runtime.spark.source import (
+    MARKED,
+    Source,
+    cast_columns,
+    first_line,
+    format_of,
+    is_frame,
+    message_prefix,
+    read_frame,
+)
 from kpg.runtime.spark.source import resolve as resolve_columns
-from kpg.runtime.spark.tasks import FAILED, INT96_UNIT, Split, rows
+from kpg.runtime.spark.tasks import FAILED, INT96_UNIT, Split, read_rows
 from kpg.runtime.types import Kind, Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-SECONDS_BETWEEN_LOOKS: Final = 0.005
-"""How long a finished split may go unnoticed; looking for its file takes some microseconds."""
+POLL_SECONDS: Final = 0.005
+"""Delay after which a finished split is noticed; a check for its file takes some microseconds."""
 SECONDS_TO_APPEAR: Final = 60
-"""How long a folder on a network may take to show the driver what executors have written."""
-MOST_PARTITIONS: Final = 4000
-"""Of a job: with more, Spark's driver has more to do for each than the executors."""
+"""Time limit for a file of an executor to become visible to the driver on a network file system."""
+MAX_PARTITIONS: Final = 4000
+"""Partitions of a job above which the driver's overhead exceeds the executors' work."""
 log = logging.getLogger("kpg")
-TOLD: Final = re.compile(f"{tasks.FAILED} (.*)")
+TASK_FAILURE: Final = re.compile(f"{tasks.FAILED} (.*)")
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows of a table, and where they came from."""
+    """Rows of a table with their origin."""
 
     table: str
     rows: pa.Table
-    origin: Origin = NOWHERE
+    origin: Origin = UNKNOWN_ORIGIN
 
 
 @dataclass(frozen=True, slots=True)
-class Place(Origin):
-    """Rows of a file: ``numbered`` from ``row`` on, unless they were sorted; ``keys`` are their keys."""
+class FileRows(Origin):
+    """Origin of rows of a file, ``numbered`` from ``row`` on unless they were sorted, with their ``keys``."""
 
     keys: pa.RecordBatch | None = None
     numbered: bool = True
 
-    def place(self, position: int | None, column: str) -> str:
+    def describe(self, position: int | None, column: str) -> str:
         parts = [self.name]
         if position is not None and self.numbered:
             parts.append(f"row {self.row + position + 1}")
@@ -83,75 +94,82 @@ class Place(Origin):
 
 
 def start_readers(spark: "SparkSession") -> None:
-    """Have every core's process for tasks start, and import what they need."""
+    """Start a Python process for each core, and import what tasks need."""
     from pyspark import cloudpickle  # lazy: an optional dependency
 
     cloudpickle.register_pickle_by_value(tasks)
     context = spark.sparkContext
     context.setJobGroup("kpg-readers", "kpg starts its readers")
     cores = context.defaultParallelism
-    context.parallelize(range(cores), cores).foreach(tasks.get_ready)
+    context.parallelize(range(cores), cores).foreach(tasks.warm_up)
 
 
-def can_read(spark: "SparkSession") -> bool:
-    """Whether executors can run our tasks: they need the driver's Python, and pyarrow. Logs why not."""
+def can_run_tasks(spark: "SparkSession") -> bool:
+    """Return whether executors can run our tasks, which need the driver's Python and pyarrow; log why not."""
     context = spark.sparkContext
     if context.master.startswith("local") and context.pythonExec == sys.executable:
         return True
     try:
         start_readers(spark)
     except Exception as error:
-        why = first_line(error)
-        log.warning("parquet files go through Spark SQL, as executors cannot read them by pyarrow: %s", why)
+        reason = first_line(error)
+        log.warning(
+            "parquet files go through Spark SQL, as executors cannot read them by pyarrow: %s", reason
+        )
         return False
     return True
 
 
-def run(spark: "SparkSession", splits: Sequence[tasks.Split], group: str) -> None:
-    """Hand the splits over, the first ones first; a job of the group."""
+def run_splits(spark: "SparkSession", splits: Sequence[tasks.Split], group: str) -> None:
+    """Read the splits in one job of the group, the first ones first."""
     from pyspark import cloudpickle  # lazy: an optional dependency
 
     cloudpickle.register_pickle_by_value(tasks)
     context = spark.sparkContext
     context.setJobGroup(group, f"kpg load of {len(splits)} splits of parquet files")
-    partitions = min(len(splits), MOST_PARTITIONS)
+    partitions = min(len(splits), MAX_PARTITIONS)
     try:
-        context.parallelize(list(splits), partitions).mapPartitions(tasks.hand_over).count()
+        context.parallelize(list(splits), partitions).mapPartitions(tasks.write_splits).count()
     except Exception as error:
-        told = TOLD.search(str(error))
-        message = f"cannot read {told.group(1)}" if told else f"Spark failed: {first_line(error)}"
+        failure = TASK_FAILURE.search(str(error))
+        message = f"cannot read {failure.group(1)}" if failure else f"Spark failed: {first_line(error)}"
         raise OperationalError(message, hint="nothing was loaded") from error
 
 
-def chunks(splits: Sequence[tasks.Split], job: "Future[None]", table: str, schema: Schema) -> Iterator[Chunk]:
-    """The rows of the splits, in order, each as soon as it is there; it is deleted when it has been read.
+def read_splits(
+    splits: Sequence[tasks.Split], job: "Future[None]", table: str, schema: Schema
+) -> Iterator[Chunk]:
+    """Yield the rows of the splits in order, each split when its file is complete.
 
-    Raises DataError for a NULL that may not be, and what the job raises.
+    Files are deleted after they were read.
+
+    Raises:
+        DataError: For a NULL in a NOT NULL column; also the errors of the job.
     """
     for split in splits:
         target = Path(split["target"])
-        _await(target, job, table)
+        _wait_for_file(target, job, table)
         with pa.memory_map(str(target)) as source, pa.ipc.open_stream(source) as reader:
-            yield from _read(reader, split, table, schema)
+            yield from _read_split(reader, split, table, schema)
         target.unlink()
 
 
-def _await(target: Path, job: "Future[None]", table: str) -> None:
-    """Return once the target is there, or raise what the job raises."""
+def _wait_for_file(target: Path, job: "Future[None]", table: str) -> None:
+    """Wait until the file exists, or raise the error of the job."""
     while not job.done():
         if target.exists():
             return
-        wait([job], SECONDS_BETWEEN_LOOKS)
+        wait([job], POLL_SECONDS)
     job.result()
     end = time.monotonic() + SECONDS_TO_APPEAR
     while target.name not in os.listdir(target.parent):
         if time.monotonic() > end:
             hint = "do driver and executors share the folder?"
-            raise OperationalError(f"{label(table)}{target} is not there", hint=hint)
+            raise OperationalError(f"{message_prefix(table)}{target} is not there", hint=hint)
         time.sleep(1)
 
 
-def _read(
+def _read_split(
     reader: pa.RecordBatchStreamReader, split: tasks.Split, table: str, schema: Schema
 ) -> Iterator[Chunk]:
     numbered = not (reader.schema.metadata or {}).get(tasks.SORTED)
@@ -159,19 +177,19 @@ def _read(
     row = split["row"]
     for batch in reader:
         keys = batch.select(key) if key else None
-        place = Place(f"table {table}, {split['path']}" if table else split["path"], row, keys, numbered)
-        require_values(batch, schema, place)
+        place = FileRows(f"table {table}, {split['path']}" if table else split["path"], row, keys, numbered)
+        check_not_null(batch, schema, place)
         yield Chunk(table, pa.Table.from_batches([batch]), place)
         row += batch.num_rows
 
 
-def require_values(batch: pa.RecordBatch, schema: Schema, place: Place) -> None:
-    """DataError if there is a NULL where none may be; the columns are in the schema's order."""
+def check_not_null(batch: pa.RecordBatch, schema: Schema, place: FileRows) -> None:
+    """Raise DataError for a NULL in a NOT NULL column; the columns are in the schema's order."""
     for i, (column, array) in enumerate(zip(schema.columns, batch.columns, strict=True)):
         if array.null_count and (not column.nullable or i in schema.primary_key):
             position = array.is_null().index(True).as_py()
             raise DataError(
-                f"{place.place(position, column.name)}: NULL in a NOT NULL column",
+                f"{place.describe(position, column.name)}: NULL in a NOT NULL column",
                 hint="nothing was loaded; correct the value in the source",
             )
 
@@ -184,23 +202,23 @@ ORDER_CHUNK_ROWS: Final = 1 << 18
 
 
 def order_key(schema: Schema) -> Schema | None:
-    """The columns of the primary key, in its order, if its words have the order of its values."""
+    """Return the columns of the primary key if the order of their words is that of their values; else None."""
     columns = tuple(schema.columns[i] for i in schema.primary_key)
-    if not columns or any(column.type.kind not in SORTED_KINDS for column in columns):
+    if not columns or any(column.type.kind not in WORD_ORDER_KINDS for column in columns):
         return None
     return Schema(columns)
 
 
-def in_order(files: Sequence[Path], key: Schema) -> list[Path] | None:
-    """The files with rows so ordered that their keys ascend throughout; None if no order does that."""
+def order_files(files: Sequence[Path], key: Schema) -> list[Path] | None:
+    """Return the files in an order in which keys ascend throughout; None if there is none."""
     bounds: list[tuple[Key, Key, Path]] = []
     for file in files:
         first: Key | None = None
         last: Key | None = None
-        for words in _keys(file, key):
-            if not ascending(words) or (last is not None and _row(words, 0) < last):
+        for words in _read_keys(file, key):
+            if not is_ascending(words) or (last is not None and _row_at(words, 0) < last):
                 return None
-            first, last = first or _row(words, 0), _row(words, -1)
+            first, last = first or _row_at(words, 0), _row_at(words, -1)
         if first is not None and last is not None:
             bounds.append((first, last, file))
     bounds.sort()
@@ -209,8 +227,8 @@ def in_order(files: Sequence[Path], key: Schema) -> list[Path] | None:
     return [file for _, _, file in bounds]
 
 
-def ascending(words: Words) -> bool:
-    """Whether the rows of ``words[ncols, n]`` ascend, compared column by column; equal ones may follow."""
+def is_ascending(words: Words) -> bool:
+    """Return whether the rows of ``words[ncols, n]`` are in lexicographic order, including equal ones."""
     tie = np.ones(max(0, words.shape[1] - 1), np.bool_)
     for column in words:
         if (tie & (column[1:] < column[:-1])).any():
@@ -219,69 +237,75 @@ def ascending(words: Words) -> bool:
     return True
 
 
-def _keys(file: Path, key: Schema) -> Iterator[Words]:
+def _read_keys(file: Path, key: Schema) -> Iterator[Words]:
     with pq.ParquetFile(file, memory_map=True) as opened:
         batches = opened.iter_batches(ORDER_CHUNK_ROWS, columns=list(key.names))
-        yield from (encode(batch, key, Dictionary()) for batch in batches if batch.num_rows)
+        yield from (encode_table(batch, key, Dictionary()) for batch in batches if batch.num_rows)
 
 
-def _row(words: Words, position: int) -> Key:
+def _row_at(words: Words, position: int) -> Key:
     return tuple(int(word) for word in words[:, position])
 
 
 SPLIT_BYTES: Final = 1 << 25
-"""Encoded bytes of row groups that a task takes, unless one alone is larger: some 400,000 rows, which take it
-a quarter of a second. Starting a task takes 30 ms; the reader waits for the first ones to be complete."""
-LISTING: Final = frozenset({"pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter"})
-"""Options of a source that say which files there are, not what is in them."""
-REBASED: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-"""Marks of files whose old dates only Spark reads right: in the hybrid calendar, as are those of Spark 2."""
-WRITER: Final = b"org.apache.spark.version"
-MOMENTS: Final = frozenset({Kind.DATE, Kind.TIMESTAMP})
-INTERVALS: Final = frozenset({Kind.INTERVAL_MONTH, Kind.INTERVAL_DAY})
+"""Encoded bytes of a split's row groups, unless one alone is larger.
+
+These are some 400,000 rows, which take a task 0.25 s. Starting a task takes 30 ms, and the reader waits for
+the
+first splits to be complete.
+"""
+LISTING_OPTIONS: Final = frozenset(
+    {"pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter"}
+)
+"""Options of a source that select files and do not change their interpretation."""
+REBASED_MARKS: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+"""Metadata of files with dates in the hybrid calendar, which only Spark reads correctly."""
+WRITER_VERSION: Final = b"org.apache.spark.version"
+DATE_KINDS: Final = frozenset({Kind.DATE, Kind.TIMESTAMP})
+INTERVAL_KINDS: Final = frozenset({Kind.INTERVAL_MONTH, Kind.INTERVAL_DAY})
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A source in splits, in the order in which they are to be read, and its number of rows."""
+class SplitPlan:
+    """The splits of a source in reading order, and its number of rows."""
 
     splits: list[Split]
     rows: int
 
 
 def is_direct(source: Source) -> bool:
-    """Whether a source looks as if it could be handed over past Spark's rows; only :func:`plan` knows."""
-    if is_frame(source.data) or any(column.type.kind in INTERVALS for column in source.schema.columns):
+    """Return whether a source may be eligible for the direct path; :func:`plan` decides."""
+    if is_frame(source.data) or any(column.type.kind in INTERVAL_KINDS for column in source.schema.columns):
         return False
-    return format_of(source) == "parquet" and {name.lower() for name in source.options} <= LISTING
+    return format_of(source) == "parquet" and {name.lower() for name in source.options} <= LISTING_OPTIONS
 
 
-def plan(spark: "SparkSession", source: Source, folder: Path) -> Part | None:
-    """The splits of a source, whose targets are in ``folder``; None if it has to go through Spark SQL.
+def plan(spark: "SparkSession", source: Source, folder: Path) -> SplitPlan | None:
+    """Return the splits of a source with targets in ``folder``; None if it has to be read by Spark SQL.
 
-    That it is to go there also means that it is wrong: what is wrong is told there.
+    A source with errors has to be read by Spark SQL too, which reports them.
     """
     if not is_direct(source):
         return None
-    paths = _listed(spark, source)
+    paths = _list_files(spark, source)
     if not paths:
         return None
     splits: list[tuple[Any, Split]] = []
     rows = 0
     for path in paths:
-        found = _splits(path, source.schema)
-        if found is None:
+        planned = _split_file(path, source.schema)
+        if planned is None:
             return None
-        splits += found[0]
-        rows += found[1]
-    ordered = [split for _, split in _by_lowest(splits)]
+        splits += planned[0]
+        rows += planned[1]
+    ordered = [split for _, split in _sort_by_min_key(splits)]
     for number, split in enumerate(ordered):
         split["target"] = str(folder / f"{number}.arrow")
-    return Part(ordered, rows)
+    return SplitPlan(ordered, rows)
 
 
-def _listed(spark: "SparkSession", source: Source) -> list[Path] | None:
-    """The source's files, as Spark finds them; None if they are not local or come with columns of folders."""
+def _list_files(spark: "SparkSession", source: Source) -> list[Path] | None:
+    """Return the source's files as Spark finds them; None for remote files or partition columns."""
     from pyspark.errors import PySparkException  # lazy: an optional dependency
     from pyspark.sql.types import StructType  # lazy: an optional dependency
 
@@ -292,69 +316,72 @@ def _listed(spark: "SparkSession", source: Source) -> list[Path] | None:
         frame = spark.read.options(**source.options).schema(StructType([])).parquet(name)
         if frame.columns:
             return None
-        found = [urlsplit(file) for file in frame.inputFiles()]
+        urls = [urlsplit(file) for file in frame.inputFiles()]
     except PySparkException:
         return None
-    if any(file.scheme != "file" for file in found):
+    if any(file.scheme != "file" for file in urls):
         return None
-    return sorted(Path(unquote(file.path)) for file in found)
+    return sorted(Path(unquote(file.path)) for file in urls)
 
 
 def _files_are_local(spark: "SparkSession") -> bool:
-    """Whether a path without scheme means a local file."""
+    """Return whether a path without a scheme is a local file."""
     default = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS", "file:///")
     return str(default).startswith("file:")
 
 
-def _splits(path: Path, schema: Schema) -> tuple[list[tuple[Any, Split]], int] | None:
-    """The splits of a file, each with the lowest first word of its key if known, and its rows."""
+def _split_file(path: Path, schema: Schema) -> tuple[list[tuple[Any, Split]], int] | None:
+    """Return the splits of a file, each with its lowest first key word if known, and the row count."""
     try:
         with pq.ParquetFile(path, memory_map=True, coerce_int96_timestamp_unit=INT96_UNIT) as file:
-            given, metadata = file.schema_arrow, file.metadata
-            columns = [given.names[i] for i in resolve(given, schema)]
+            file_schema, metadata = file.schema_arrow, file.metadata
+            columns = [file_schema.names[i] for i in match_columns(file_schema, schema)]
             encoded = [name for name in repetitive_columns(file) if name in columns]
     except (OSError, pa.ArrowException, ProgrammingError):
         return None
     if _is_rebased(metadata.metadata or {}, schema):
         return None
-    key = _order(schema, given, columns)
-    found: list[tuple[Any, Split]] = []
-    row, filled = 0, SPLIT_BYTES
+    key = _order_columns(schema, file_schema, columns)
+    splits: list[tuple[Any, Split]] = []
+    row, split_bytes = 0, SPLIT_BYTES
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        lowest = _lowest(group, key)
-        if group.num_rows and filled + group.total_byte_size > SPLIT_BYTES:
+        lowest = _min_key(group, key)
+        if group.num_rows and split_bytes + group.total_byte_size > SPLIT_BYTES:
             split = Split(
                 target="", path=str(path), groups=[], row=row, columns=columns, key=key, encoded=encoded
             )
-            found.append((lowest, split))
-            filled = 0
+            splits.append((lowest, split))
+            split_bytes = 0
         if group.num_rows:
-            before, split = found[-1]
+            before, split = splits[-1]
             split["groups"].append(number)
-            found[-1] = (None if before is None or lowest is None else min(before, lowest), split)
-            filled += group.total_byte_size
+            splits[-1] = (None if before is None or lowest is None else min(before, lowest), split)
+            split_bytes += group.total_byte_size
         row += group.num_rows
-    return found, row
+    return splits, row
 
 
-def _order(schema: Schema, given: pa.Schema, columns: Sequence[str]) -> list[str]:
-    """The file's names of the columns that rows are to be in the order of."""
+def _order_columns(schema: Schema, file_schema: pa.Schema, columns: Sequence[str]) -> list[str]:
+    """Return the file's names of the columns by which rows are ordered."""
     ordering = order_key(schema)
     names = dict(zip(schema.names, columns, strict=True))
     key = [names[column.name] for column in ordering.columns] if ordering else []
-    return [] if any(pa.types.is_null(given.field(name).type) for name in key) else key
+    return [] if any(pa.types.is_null(file_schema.field(name).type) for name in key) else key
 
 
-def _is_rebased(about: dict[bytes, bytes], schema: Schema) -> bool:
-    """Whether pyarrow could read other dates than Spark."""
-    if not any(column.type.kind in MOMENTS for column in schema.columns):
+def _is_rebased(metadata: dict[bytes, bytes], schema: Schema) -> bool:
+    """Return whether pyarrow might read dates differently from Spark."""
+    if not any(column.type.kind in DATE_KINDS for column in schema.columns):
         return False
-    return any(mark in about for mark in REBASED) or about.get(WRITER, b"9")[:2] in (b"1.", b"2.")
+    return any(mark in metadata for mark in REBASED_MARKS) or metadata.get(WRITER_VERSION, b"9")[:2] in (
+        b"1.",
+        b"2.",
+    )
 
 
-def _lowest(group: pq.RowGroupMetaData, key: Sequence[str]) -> Any:
-    """The lowest value of the key's first column in a row group; None if that is not written down."""
+def _min_key(group: pq.RowGroupMetaData, key: Sequence[str]) -> Any:
+    """Return the minimum of the key's first column in a row group; None if the file has no statistics."""
     for i in range(group.num_columns):
         column = group.column(i)
         if key and column.path_in_schema == key[0]:
@@ -363,8 +390,8 @@ def _lowest(group: pq.RowGroupMetaData, key: Sequence[str]) -> Any:
     return None
 
 
-def _by_lowest(splits: list[tuple[Any, Split]]) -> list[tuple[Any, Split]]:
-    """The splits by their lowest keys; as they are, where those are not known."""
+def _sort_by_min_key(splits: list[tuple[Any, Split]]) -> list[tuple[Any, Split]]:
+    """Return the splits sorted by their lowest keys; unchanged if these are unknown."""
     if any(lowest is None for lowest, _ in splits):
         return splits
     try:
@@ -373,190 +400,199 @@ def _by_lowest(splits: list[tuple[Any, Split]]) -> list[tuple[Any, Split]]:
         return splits
 
 
-OWNER: Final = "kpg owner"
+OWNER_COLUMN: Final = "kpg owner"
 
 
-def owned(split: Split, schema: Schema, berth: Berth) -> Iterator[pa.RecordBatch]:
-    """The rows of a split, in the order of their key, with the number of each one's worker at the end.
+def read_with_owners(split: Split, schema: Schema, target: LoadTarget) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a split in key order, with the number of each row's worker as last column.
 
-    RuntimeError that begins with ``FAILED`` if they cannot be read, or are not of the schema.
+    Raises:
+        RuntimeError: Beginning with ``FAILED``, if the rows cannot be read or do not fit the schema.
     """
     pa.set_cpu_count(1)  # a task has one core
     dictionary = Dictionary()
-    owners = Owners(dictionary, len(berth.places), apart=True)
-    column = schema.columns[berth.home]
+    owners = Owners(dictionary, len(target.addresses), has_local_codes=True)
+    column = schema.columns[target.home]
     try:
-        for batch in rows(split):
-            require_values(batch, schema, Place(split["path"]))
-            given = batch.column(split["columns"][berth.home])
-            home = pa.RecordBatch.from_arrays([given], names=[column.name])
-            words = encode(home, Schema((column,)), dictionary)[0]
-            found = owners.of(words, interned=column.type.is_interned)
-            yield batch.append_column(OWNER, pa.array(found.astype(np.int32)))
+        for batch in read_rows(split):
+            check_not_null(batch, schema, FileRows(split["path"]))
+            array = batch.column(split["columns"][target.home])
+            home_batch = pa.RecordBatch.from_arrays([array], names=[column.name])
+            words = encode_table(home_batch, Schema((column,)), dictionary)[0]
+            owner_numbers = owners.owners(words, interned=column.type.is_interned)
+            yield batch.append_column(OWNER_COLUMN, pa.array(owner_numbers.astype(np.int32)))
     except (OSError, pa.ArrowException, DataError) as error:
-        raise RuntimeError(f"{FAILED} table {berth.table}: {split['path']}: {error}") from error
+        raise RuntimeError(f"{FAILED} table {target.table}: {split['path']}: {error}") from error
 
 
-ROWS_SORTED_AT_ONCE: Final = 1 << 20
-"""Rows of a range that one task sorts: few enough for its memory, and more are not worth a shuffle."""
-PLAIN: Final = {
+SORT_ROWS: Final = 1 << 20
+"""Rows of a range that one task sorts: they fit its memory, and a smaller range is not worth a shuffle."""
+WRITE_OPTIONS: Final = {
     "compression": "none",
     "parquet.enable.dictionary": "false",
     "parquet.column.statistics.enabled": "false",
 }
-"""Options of files that are read once: what saves reading some of them is not worth writing."""
+"""Options of files that are read once: what makes reading faster is not worth its cost of writing."""
 
 
-def prepared(spark: "SparkSession", source: Source, group: str) -> "DataFrame":
-    """The source's rows cast and checked; what jobs that takes are of the group.
+def prepare_frame(spark: "SparkSession", source: Source, group: str) -> "DataFrame":
+    """Return the source's rows, cast and checked; its jobs belong to the group.
 
-    Raises as :func:`resolve`, and OperationalError if Spark cannot read the source.
+    Raises the errors of :func:`resolve_columns`, and OperationalError if Spark cannot read the source.
     """
     from pyspark.errors import AnalysisException  # lazy: an optional dependency
 
     spark.sparkContext.setJobGroup(group, f"kpg load of {source.table}")
-    frame = frame_of(spark, source)
+    frame = read_frame(spark, source)
     names = resolve_columns(frame, source.schema, source.table)
     try:
-        return project(frame, names, source.schema, source.table, with_file=True)
+        return cast_columns(frame, names, source.schema, source.table, with_file=True)
     except AnalysisException:
-        return project(frame, names, source.schema, source.table, with_file=False)
+        return cast_columns(frame, names, source.schema, source.table, with_file=False)
 
 
-def ordered_files(spark: "SparkSession", frame: "DataFrame", source: Source, folder: Path) -> list[Path]:
-    """The parquet files of the source's rows, in key order; the jobs are of the group named as its parent."""
+def write_ordered_files(
+    spark: "SparkSession", frame: "DataFrame", source: Source, folder: Path
+) -> list[Path]:
+    """Write the source's rows to parquet files and return these in key order.
+
+    The job group is named like the parent of ``folder``.
+    """
     spark.sparkContext.setJobGroup(folder.parent.name, f"kpg load of {source.table}")
-    files = _write(frame, folder)
+    files = _write_files(frame, folder)
     key = order_key(source.schema)
     if key is None:
         return files
-    ordered = in_order(files, key)
+    ordered = order_files(files, key)
     if ordered is not None:
         return ordered
-    again = spark.read.schema(frame.schema).parquet(folder.as_uri())
+    unordered = spark.read.schema(frame.schema).parquet(folder.as_uri())
     keys = [f"`{name}`" for name in key.names]
-    ranges = sum(pq.read_metadata(file).num_rows for file in files) // ROWS_SORTED_AT_ONCE + 1
-    parts = again.coalesce(1) if ranges == 1 else again.repartitionByRange(ranges, *keys)
-    files = _write(parts.sortWithinPartitions(*keys), folder.with_name(f"{folder.name}-sorted"))
+    ranges = sum(pq.read_metadata(file).num_rows for file in files) // SORT_ROWS + 1
+    parts = unordered.coalesce(1) if ranges == 1 else unordered.repartitionByRange(ranges, *keys)
+    files = _write_files(parts.sortWithinPartitions(*keys), folder.with_name(f"{folder.name}-sorted"))
     shutil.rmtree(folder, ignore_errors=True)
     return files
 
 
-def _write(frame: "DataFrame", folder: Path) -> list[Path]:
-    """The files that one job makes of a frame, in the order of its partitions."""
+def _write_files(frame: "DataFrame", folder: Path) -> list[Path]:
+    """Write a frame in one job, and return the files in the order of its partitions."""
     try:
-        frame.write.options(**PLAIN).parquet(folder.as_uri(), mode="overwrite")
+        frame.write.options(**WRITE_OPTIONS).parquet(folder.as_uri(), mode="overwrite")
     except Exception as error:
-        raise translated(error) from error
+        raise translate_error(error) from error
     return sorted(folder.glob("part-*.parquet"))
 
 
-def translated(error: Exception) -> Error:
-    """The message that an executor raised, out of Spark's wrapping."""
-    told = MARKED.search(str(error))
-    if told:
+def translate_error(error: Exception) -> Error:
+    """Return the error for a failed job, with the message of the executor."""
+    marked = MARKED.search(str(error))
+    if marked:
         hint = "nothing was loaded; correct the value in the source, or widen the column"
-        return DataError(told.group(1), hint=hint)
+        return DataError(marked.group(1), hint=hint)
     if "MALFORMED" in str(error):
         return DataError(f"Spark cannot parse the source: {first_line(error)}", hint="nothing was loaded")
     return OperationalError(f"Spark failed: {first_line(error)}", hint="nothing was loaded")
 
 
-JOBS_AT_ONCE: Final = 4
-"""More than one, since planning a job keeps one core busy and the rest idle; each holds a few row groups."""
+MAX_JOBS: Final = 4
+"""Maximum number of concurrent jobs; each holds a few row groups in memory.
+
+Several jobs, because planning a job keeps one core busy and the others idle.
+"""
 CHUNK_ROWS: Final = 1 << 16
-"""Few enough that a chunk's memory is used again for the next: fresh memory costs more than the copy."""
+"""Rows of a chunk: small enough that memory is reused, since fresh memory costs more than the copy."""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class SqlLoad:
     """A source that a job of its own writes to parquet files."""
 
     source: Source
     job: "Future[list[Path]]"
 
     def rows(self) -> int:
-        """How many there are, once they are written."""
+        """Wait for the job and return the number of rows."""
         return sum(pq.read_metadata(file).num_rows for file in self.job.result())
 
     def chunks(self) -> Iterator[Chunk]:
-        """The rows, once they are written."""
+        """Wait for the job and return the rows in chunks."""
         tables = (table for file in self.job.result() for table in parquet_chunks(file, CHUNK_ROWS))
-        return (Chunk(self.source.table, table) for table in _joined(tables))
+        return (Chunk(self.source.table, table) for table in _join_chunks(tables))
 
 
 @dataclass(frozen=True, slots=True)
-class HandedOver:
-    """A source whose splits the job for all such sources hands over."""
+class DirectLoad:
+    """A source on the direct path; one job reads the splits of all such sources."""
 
     source: Source
-    part: Part
+    plan: SplitPlan
     job: "Future[None]"
 
     def rows(self) -> int:
-        """How many there will be."""
-        return self.part.rows
+        """Return the number of rows."""
+        return self.plan.rows
 
     def chunks(self) -> Iterator[Chunk]:
-        """The rows as they come."""
-        return chunks(self.part.splits, self.job, self.source.table, self.source.schema)
+        """Return the rows in chunks as they arrive."""
+        return read_splits(self.plan.splits, self.job, self.source.table, self.source.schema)
 
 
 class Jobs:
-    """The jobs of one load, whose hand-over files are in ``folder``; their group has its name."""
+    """The jobs of one load with temporary files in ``folder``; their job group is named like the folder."""
 
     def __init__(self, spark: "SparkSession", folder: Path, pool: ThreadPoolExecutor) -> None:
         self._spark = spark
         self._folder = folder
         self._pool = pool
-        self._under_way: list[Future[None] | Future[list[Path]]] = []
+        self._running: list[Future[None] | Future[list[Path]]] = []
 
-    def start(self, sources: Sequence[Source]) -> list[Written | HandedOver]:
-        """Check every source, then start the jobs; the sources in the order in which their rows come."""
-        # Large ones first: what is read of them meanwhile is most, and small jobs fill the gaps.
+    def start(self, sources: Sequence[Source]) -> list[SqlLoad | DirectLoad]:
+        """Check all sources, then start the jobs; return the loads in the order in which their rows arrive."""
+        # Large ones first: most reading overlaps with jobs, and small jobs fill the gaps.
         ordered = sorted(sources, key=lambda source: -(source.file_bytes or 0))
-        by_tasks = any(map(is_direct, sources)) and can_read(self._spark)
-        plans = list(self._pool.map(partial(self._plan, by_tasks), range(len(ordered)), ordered))
-        splits = [split for plan in plans if isinstance(plan, Part) for split in plan.splits]
-        handing_over: Future[None] = Future()
+        allows_direct = any(map(is_direct, sources)) and can_run_tasks(self._spark)
+        plans = list(self._pool.map(partial(self._plan, allows_direct), range(len(ordered)), ordered))
+        splits = [split for plan in plans if isinstance(plan, SplitPlan) for split in plan.splits]
+        direct_job: Future[None] = Future()
         if splits:
-            handing_over = self._pool.submit(run, self._spark, splits, self._folder.name)
-            self._under_way.append(handing_over)
-        coming: list[Written | HandedOver] = []
+            direct_job = self._pool.submit(run_splits, self._spark, splits, self._folder.name)
+            self._running.append(direct_job)
+        loads: list[SqlLoad | DirectLoad] = []
         for number, (source, plan) in enumerate(zip(ordered, plans, strict=True)):
-            if isinstance(plan, Part):
-                coming.append(HandedOver(source, plan, handing_over))
+            if isinstance(plan, SplitPlan):
+                loads.append(DirectLoad(source, plan, direct_job))
             else:
                 folder = self._folder / str(number)
-                job = self._pool.submit(ordered_files, self._spark, plan, source, folder)
-                self._under_way.append(job)
-                coming.append(Written(source, job))
-        return coming
+                job = self._pool.submit(write_ordered_files, self._spark, plan, source, folder)
+                self._running.append(job)
+                loads.append(SqlLoad(source, job))
+        return loads
 
     def cancel(self) -> None:
-        """Stop what is under way."""
+        """Cancel the running jobs."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-        if not all(job.done() for job in self._under_way):
+        if not all(job.done() for job in self._running):
             self._spark.sparkContext.cancelJobGroup(self._folder.name)
 
-    def _plan(self, by_tasks: bool, number: int, source: Source) -> "Part | DataFrame":
+    def _plan(self, allows_direct: bool, number: int, source: Source) -> "SplitPlan | DataFrame":
         folder = self._folder / str(number)
-        part = plan(self._spark, source, folder) if by_tasks else None
-        if part is None:
-            return prepared(self._spark, source, self._folder.name)
+        split_plan = plan(self._spark, source, folder) if allows_direct else None
+        if split_plan is None:
+            return prepare_frame(self._spark, source, self._folder.name)
         folder.mkdir()
-        return part
+        return split_plan
 
 
-def _joined(chunks: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows with the chunks of many small files joined, where they are encoded alike."""
-    held: list[pa.Table] = []
+def _join_chunks(chunks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Join the chunks of many small files where their schemas are equal."""
+    pending: list[pa.Table] = []
     rows = 0
     for chunk in chunks:
-        if held and (rows + chunk.num_rows > CHUNK_ROWS or chunk.schema != held[0].schema):
-            yield pa.concat_tables(held)
-            held, rows = [], 0
-        held.append(chunk)
+        if pending and (rows + chunk.num_rows > CHUNK_ROWS or chunk.schema != pending[0].schema):
+            yield pa.concat_tables(pending)
+            pending, rows = [], 0
+        pending.append(chunk)
         rows += chunk.num_rows
-    if held:
-        yield pa.concat_tables(held)
+    if pending:
+        yield pa.concat_tables(pending)

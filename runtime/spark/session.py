@@ -1,8 +1,10 @@
 """Spark sessions: the caller's, which is left unchanged, or a local one of our own.
 
-pyspark is imported only when a session is needed. Our own session starts beside other work, several loads
-share it, and the last one stops it with its JVM. Slots are the tasks that a session runs at once; workers on
-Spark occupy slots until they end.
+pyspark is imported only when a session is needed. Our own session starts concurrently with other work,
+several
+loads share it, and the last one stops it with its JVM. Slots are the tasks that a session runs at once;
+workers
+on Spark occupy slots until they end.
 """
 
 import enum
@@ -23,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kpg.runtime.errors import InterfaceError, NotSupportedError, OperationalError
 from kpg.runtime.spark.load_jobs import start_readers
-from kpg.runtime.spark.source import by_ending
-from kpg.runtime.storage.files import Scratch
+from kpg.runtime.spark.source import format_by_suffix
+from kpg.runtime.storage.files import ScratchFolder
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 WITHOUT_SPARK: Final = "or load without Spark: COPY and paths to parquet or CSV files go through pyarrow"
 SECONDS_TO_STOP: Final = 20
-"""For the JVM to end by itself; then it is killed."""
+"""Time limit for the JVM to exit by itself before it is killed."""
 
 SETTINGS: Final = {
     "spark.master": "local[*]",
@@ -44,7 +46,7 @@ SETTINGS: Final = {
     "spark.log.level": "OFF",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # The files of a load are read once and deleted: no checksums beside them, no markers of success.
+    # The files of a load are read once and deleted: they need no checksums and no success markers.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.hadoop.parquet.page.write-checksum.enabled": "false",
@@ -56,57 +58,61 @@ LOAD_SETTINGS: Final = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.writeLegacyFormat": "false",
 }
-"""What a load needs of any session."""
+"""Settings that a load requires of any session."""
 
 
-class Work(enum.Enum):
-    """What a session of our own is for."""
+class SessionWork(enum.Enum):
+    """Work for which our own session is started."""
 
     LONG = "long"
-    """Spark's own code has many rows to go through."""
+    """Spark's own code processes many rows."""
     BRIEF = "brief"
-    """It has few."""
+    """Spark's own code processes few rows."""
     READING = "reading"
-    """Python's tasks read and Spark's code looks on: also brief, and the tasks' processes start with it."""
+    """Python tasks read the rows; their processes start together with the session."""
 
 
 BRIEF_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options for a JVM that lives for seconds: its optimising compiler would take more time than it saves."""
+"""Options for a JVM that runs for seconds: its optimizing compiler would take more time than it saves."""
 BRIEF_BYTES: Final = 1 << 28
 """Bytes of files up to which a load is brief."""
 
 
 class OwnSession:
-    """A local session in a JVM that a thread starts; the JVM writes to a log file of ours, not the terminal.
+    """A local session in a JVM that a thread starts; the JVM writes to a log file instead of the terminal.
 
     The thread is not the main one, so that pyspark leaves the program's handling of Ctrl-C alone.
     """
 
-    def __init__(self, work: Work) -> None:
-        self.users = 0
+    def __init__(self, work: SessionWork) -> None:
+        self.user_count = 0
         self._work = work
-        self._folder = Scratch("kpg-spark-")
+        self._folder = ScratchFolder("kpg-spark-")
         self._gateway: Any = None
         self._session: Future[SparkSession] = Future()
         self._starter = threading.Thread(target=self._run, name="kpg-spark-start", daemon=True)
         self._starter.start()
 
     def get(self) -> "SparkSession":
-        """The session, once it has started. OperationalError, with what Spark said, if it did not."""
+        """Wait for the start and return the session.
+
+        Raises:
+            OperationalError: With Spark's output, if it did not start.
+        """
         return self._session.result()
 
     def wait_for_readers(self) -> None:
-        """Return once the processes for tasks have started, if they are to, beside the session."""
+        """Wait for the processes of tasks, if they start together with the session."""
         self._starter.join()
 
     def stop(self) -> None:
-        """End the session and its JVM, after its start if it is under way."""
+        """Stop the session and its JVM, after its start has ended."""
         try:
             if self._session.exception() is None:
                 self.wait_for_readers()
                 self._session.result().stop()
         finally:
-            self._shut_down()
+            self._stop_jvm()
             self._folder.cleanup()
 
     def _run(self) -> None:
@@ -115,8 +121,8 @@ class OwnSession:
         except BaseException as error:
             self._session.set_exception(error)
             return
-        if self._work is Work.READING:
-            with suppress(Exception):  # who needs them is told what is wrong
+        if self._work is SessionWork.READING:
+            with suppress(Exception):  # the first load that needs them reports the error
                 start_readers(self.get())
 
     def _start(self) -> "SparkSession":
@@ -127,16 +133,16 @@ class OwnSession:
         conf.setAll(list((SETTINGS | LOAD_SETTINGS).items()))
         conf.set("spark.local.dir", self._folder.name)
         conf.set("spark.sql.warehouse.dir", f"{self._folder.name}/warehouse")
-        if self._work is not Work.LONG:
+        if self._work is not SessionWork.LONG:
             conf.set("spark.driver.extraJavaOptions", BRIEF_JVM)
         if not SparkContext._gateway:
-            self._gateway = _quiet_gateway(conf, Path(self._folder.name, "spark.log"))
+            self._gateway = _launch_gateway(conf, Path(self._folder.name, "spark.log"))
         context = SparkContext(conf=conf, gateway=self._gateway)
         if "PYSPARK_PYTHON" not in os.environ:
-            context.pythonExec = sys.executable  # not what python3 happens to be: tasks need pyarrow
+            context.pythonExec = sys.executable  # not python3 of PATH: tasks need pyarrow
         return SparkSession(context)
 
-    def _shut_down(self) -> None:
+    def _stop_jvm(self) -> None:
         """End the JVM that we started: it exits when its standard input closes."""
         from pyspark import SparkContext  # lazy: an optional dependency
 
@@ -159,137 +165,143 @@ _running: list[OwnSession] = []
 
 
 @contextmanager
-def own_session(work: Work) -> Iterator[OwnSession]:
-    """Our own session: the same one for all that need it at the same time; the last of them stops it.
+def own_session(work: SessionWork) -> Iterator[OwnSession]:
+    """Yield our own session, which concurrent callers share; the last one stops it.
 
-    It may still be starting. ``work`` is what it is for, to the first who asks. Who interrupts does not wait
-    until it has started and ended: a thread does.
+    The session may still be starting. ``work`` applies if this caller starts it. After Ctrl-C a thread stops
+    the
+    session, so that the caller need not wait.
     """
     with _lock:
         if not _running:
             _running.append(OwnSession(work))
         own = _running[0]
-        own.users += 1
+        own.user_count += 1
     try:
         yield own
     except KeyboardInterrupt:
-        threading.Thread(target=_leave, args=(own,), name="kpg-spark-stop").start()
+        threading.Thread(target=_release, args=(own,), name="kpg-spark-stop").start()
         raise
     except BaseException:
-        _leave(own)
+        _release(own)
         raise
-    _leave(own)
+    _release(own)
 
 
-def _leave(own: OwnSession) -> None:
+def _release(session: OwnSession) -> None:
     with _lock:
-        own.users -= 1
-        if not own.users:
+        session.user_count -= 1
+        if not session.user_count:
             try:
-                own.stop()
+                session.stop()
             finally:
-                _running.remove(own)  # not before: who asks meanwhile waits for the lock, and has a new one
+                _running.remove(session)  # only now: callers wait for the lock meanwhile, and start a new one
 
 
-def is_running() -> bool:
-    """Whether there is a session of our own, or one on its way."""
+def has_own_session() -> bool:
+    """Return whether a session of our own is running or starting."""
     return bool(_running)
 
 
-def _quiet_gateway(conf: Any, log: Path) -> Any:
+def _launch_gateway(conf: Any, log: Path) -> Any:
     from pyspark.java_gateway import launch_gateway  # lazy: an optional dependency
 
     try:
         with log.open("wb") as sink:
             return launch_gateway(conf, {"stdout": sink, "stderr": sink})
     except Exception as error:
-        said = log.read_text(errors="replace").strip()
+        output = log.read_text(errors="replace").strip()
         raise OperationalError(
-            f"Spark did not start: {error}\n{said}".rstrip(), hint=WITHOUT_SPARK
+            f"Spark did not start: {error}\n{output}".rstrip(), hint=WITHOUT_SPARK
         ) from error
 
 
 LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
 SECONDS_TO_REGISTER: Final = 30.0
-"""For executors of a cluster to be there."""
+"""Time limit for executors of a cluster to register."""
 
 
-class Taken(NamedTuple):
-    """What workers have: so many slots of a session."""
+class OccupiedSlots(NamedTuple):
+    """Slots of a session that workers occupy."""
 
     slots: int
     session: "SparkSession"
 
 
-taken: Final[dict[str, Taken]] = {}
-"""By the groups of the workers' jobs; Python has one Spark context at a time."""
+occupied_slots: Final[dict[str, OccupiedSlots]] = {}
+"""Occupied slots by the job group of the workers; Python has one Spark context at a time."""
 
 
-def conf(context: "SparkContext", name: str, default: str) -> str:
-    """A setting of the session."""
+def get_setting(context: "SparkContext", name: str, default: str) -> str:
+    """Return a setting of the session."""
     return context.getConf().get(name, default) or default
 
 
-def slots(context: "SparkContext") -> int | None:
-    """How many tasks the session runs at once; None if that cannot be told."""
+def count_slots(context: "SparkContext") -> int | None:
+    """Return how many tasks the session runs at once; None if unknown."""
     cores: int | None = None
     local = LOCAL.match(context.master)
     if local is not None:
         cores = (os.cpu_count() or 1) if local[1] == "*" else int(local[1] or 1)
-    elif not conf(context, "spark.default.parallelism", ""):
+    elif not get_setting(context, "spark.default.parallelism", ""):
         cores = context.defaultParallelism
-    return None if cores is None else cores // int(conf(context, "spark.task.cpus", "1"))
+    return None if cores is None else cores // int(get_setting(context, "spark.task.cpus", "1"))
 
 
 def require_slots(context: "SparkContext", count: int) -> None:
-    """InterfaceError if the session does not have so many, nor gets them soon."""
-    until = time.monotonic() + SECONDS_TO_REGISTER
-    while (found := slots(context)) is not None and found < count:
-        if LOCAL.match(context.master) or time.monotonic() > until:
+    """Raise InterfaceError if the session does not have ``count`` slots within a time limit."""
+    deadline = time.monotonic() + SECONDS_TO_REGISTER
+    while (available := count_slots(context)) is not None and available < count:
+        if LOCAL.match(context.master) or time.monotonic() > deadline:
             raise InterfaceError(
-                f"{count} workers are more than the Spark session has slots: it has {found}",
-                hint=f"workers={found}, or a session with more cores, as master local[{count}] has",
+                f"{count} workers are more than the Spark session has slots: it has {available}",
+                hint=f"workers={available}, or a session with more cores, as master local[{count}] has",
             )
         time.sleep(0.2)
 
 
-def require_room(context: "SparkContext") -> None:
-    """OperationalError if all slots have workers: what Spark is to do would wait for their end."""
-    workers, found = sum(one.slots for one in taken.values()), slots(context)
-    if workers and found is not None and found <= workers:
+def require_free_slot(context: "SparkContext") -> None:
+    """Raise OperationalError if workers occupy all slots, so that a job would wait for their end."""
+    workers, total = sum(one.slots for one in occupied_slots.values()), count_slots(context)
+    if workers and total is not None and total <= workers:
         raise OperationalError(
-            f"Spark cannot read: all {found} slots of its session run workers",
+            f"Spark cannot read: all {total} slots of its session run workers",
             hint=f"give it more cores than workers, as master local[{workers + 2}] has",
         )
 
 
 OLDEST_JAVA: Final = 17
 OLDEST_SPARK: Final = 4
-CONFIGURED: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
-"""Where these are set, a path may mean another file system than this machine's."""
+CLUSTER_VARIABLES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
+"""Variables with which a path may be on another file system than this machine's."""
 SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-OWN_PATTERNS: Final = frozenset("{}^\\")
-"""Patterns with these mean more to Spark than to Python."""
+SPARK_PATTERNS: Final = frozenset("{}^\\")
+"""Characters that Spark interprets in patterns and Python does not."""
 
 
 @contextmanager
-def opened(given: "SparkSession | None", work: Work = Work.LONG) -> "Iterator[SparkSession]":
-    """A session to load with: the given one, else the active one, else one of our own for the time being.
+def open_session(
+    existing: "SparkSession | None", work: SessionWork = SessionWork.LONG
+) -> "Iterator[SparkSession]":
+    """Yield a session for a load: the given one, else the active one, else a temporary one of our own.
 
-    ``work`` is what a session of our own is made for. Raises OperationalError if pyspark or Java is missing
-    or Spark does not start, NotSupportedError for a Spark Connect session.
+    ``work`` applies to our own session.
+
+    Raises:
+        OperationalError: If pyspark or Java is missing, or Spark does not start.
+        NotSupportedError: For a Spark Connect session.
     """
     require_pyspark()
-    session = given or (None if is_running() else _active())
+    session = existing or (None if has_own_session() else _active())
     if session is not None and not hasattr(session, "_jsparkSession"):
         raise NotSupportedError(
             "a Spark Connect session cannot load tables",
             hint="use a classic session, or none: kpg starts its own",
         )
     if session is not None:
-        require_room(session.sparkContext)
+        require_free_slot(session.sparkContext)
         match_python(session.sparkContext)
-        with _configured(session):
+        with _with_load_settings(session):
             yield session
         return
     require_java()
@@ -297,23 +309,23 @@ def opened(given: "SparkSession | None", work: Work = Work.LONG) -> "Iterator[Sp
         yield own.get()
 
 
-def might_be_there(source: str) -> bool:
-    """Whether Spark has to be asked for a path or a table: not for a local file that is not there."""
-    return _means_more(source) or Path(source).exists() or any(glob.iglob(source, recursive=True))
+def may_exist(source: str) -> bool:
+    """Return whether a path or table may exist for Spark; False for a missing local file."""
+    return _may_be_remote(source) or Path(source).exists() or any(glob.iglob(source, recursive=True))
 
 
-def might_have_format(source: str) -> bool:
-    """Whether Spark has to be asked how something is read: not local files of endings it does not know."""
-    return _means_more(source) or by_ending(Path(source)) is not None
+def may_have_format(source: str) -> bool:
+    """Return whether Spark may know the format; False for local files with unknown suffixes."""
+    return _may_be_remote(source) or format_by_suffix(Path(source)) is not None
 
 
-def _means_more(source: str) -> bool:
-    """Whether a text may be more than a file here: the catalog of a session of our own has no tables."""
-    if any(map(os.environ.get, CONFIGURED)) or SCHEME.match(source) or OWN_PATTERNS & set(source):
+def _may_be_remote(source: str) -> bool:
+    """Return whether a name may be more than a local file; the catalog of our own session has no tables."""
+    if any(map(os.environ.get, CLUSTER_VARIABLES)) or SCHEME.match(source) or SPARK_PATTERNS & set(source):
         return True
-    if taken:
-        return True  # the session that has workers may have a catalog
-    return "pyspark.sql" in sys.modules and not is_running() and _active() is not None
+    if occupied_slots:
+        return True  # the session of the workers may have a catalog
+    return "pyspark.sql" in sys.modules and not has_own_session() and _active() is not None
 
 
 def _active() -> "SparkSession | None":
@@ -323,20 +335,20 @@ def _active() -> "SparkSession | None":
 
 
 @contextmanager
-def starting(work: Work) -> Iterator[None]:
-    """Let a session of our own start while the block does other work; loads within the block share it.
+def start_early(work: SessionWork) -> Iterator[None]:
+    """Start our own session while the block does other work; loads within the block share it.
 
-    Does nothing where Spark cannot run or a session is active; who loads is told why.
+    Does nothing if Spark cannot run, which the load reports, or a session is active.
     """
-    if unavailable() is not None or (not is_running() and _active() is not None):
+    if unavailability_error() is not None or (not has_own_session() and _active() is not None):
         yield
         return
     with own_session(work):
         yield
 
 
-def unavailable() -> OperationalError | None:
-    """Why Spark cannot run here, for who can do without; None if it can."""
+def unavailability_error() -> OperationalError | None:
+    """Return why Spark cannot run here, for callers with an alternative; None if it can."""
     try:
         require_pyspark()
         require_java()
@@ -346,7 +358,7 @@ def unavailable() -> OperationalError | None:
 
 
 def require_pyspark() -> None:
-    """Raise OperationalError, saying what to install, if pyspark cannot be imported or is too old."""
+    """Raise OperationalError with an instruction if pyspark cannot be imported or is too old."""
     try:
         import pyspark  # lazy: an optional dependency
     except ImportError as error:
@@ -362,17 +374,17 @@ def require_pyspark() -> None:
 
 
 def match_python(context: "SparkContext") -> None:
-    """Let the tasks of a local session run the driver's Python, unless the user has chosen one.
+    """Let the tasks of a local session use the driver's Python, unless the user has chosen one.
 
-    Spark takes python3 from PATH, which is another one where the virtual environment is not activated.
+    Spark uses python3 from PATH, which differs if the virtual environment is not activated.
     """
-    chosen = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
-    if context.master.startswith("local") and not chosen:
+    is_chosen = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
+    if context.master.startswith("local") and not is_chosen:
         context.pythonExec = sys.executable
 
 
 def require_java() -> None:
-    """Raise OperationalError, saying what to install, if there is no Java that Spark runs on."""
+    """Raise OperationalError with an instruction if there is no suitable Java."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(str(Path(home, "bin", "java"))) if home else shutil.which("java")
     hint = f"install Java {OLDEST_JAVA} or newer and put it on PATH or in JAVA_HOME, {WITHOUT_SPARK}"
@@ -394,21 +406,21 @@ def _version_of(java: str) -> int:
 
 
 def java_version(banner: str) -> int:
-    """The major version that ``java -version`` tells, 0 if it tells none."""
+    """Return the major version in the output of ``java -version``, or 0."""
     found = re.search(r'version "(?:1\.)?(\d+)', banner)
     return int(found.group(1)) if found else 0
 
 
 @contextmanager
-def _configured(session: "SparkSession") -> Iterator[None]:
-    """The session with the settings of a load, and back."""
-    before = {name: session.conf.get(name, None) for name in LOAD_SETTINGS}
+def _with_load_settings(session: "SparkSession") -> Iterator[None]:
+    """Apply the settings of a load within the block."""
+    previous = {name: session.conf.get(name, None) for name in LOAD_SETTINGS}
     try:
         for name, value in LOAD_SETTINGS.items():
             session.conf.set(name, value)
         yield
     finally:
-        for name, old in before.items():
+        for name, old in previous.items():
             if old is None:
                 session.conf.unset(name)
             else:

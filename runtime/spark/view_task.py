@@ -1,4 +1,4 @@
-"""The function that Spark tasks run to read a view. It is pickled by value to the executors."""
+"""The function that Spark tasks run to read a view. The module is pickled by value to the executors."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -8,11 +8,11 @@ if TYPE_CHECKING:
 
 
 def fetch(
-    places: list[tuple[str, int]], secret: bytes, schema: "pa.Schema", numbers: "Iterable[pa.RecordBatch]"
+    addresses: list[tuple[str, int]], secret: bytes, schema: "pa.Schema", numbers: "Iterable[pa.RecordBatch]"
 ) -> "Iterator[pa.RecordBatch]":
-    """The rows of the places with these numbers, by types that all of them can have."""
-    from kpg.runtime.cluster.transfer import fetched  # lazy: for tasks
+    """Yield the rows at the addresses with these numbers, cast to a common schema."""
+    from kpg.runtime.cluster.transfer import fetch_table  # lazy: for tasks
 
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            yield from fetched(places[number], secret).cast(schema).to_batches()
+            yield from fetch_table(addresses[number], secret).cast(schema).to_batches()

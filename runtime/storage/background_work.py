@@ -7,8 +7,8 @@ from queue import SimpleQueue
 from typing import Any
 
 
-class Ahead:
-    """Work under way, from when this is made."""
+class BackgroundWork:
+    """Work that a thread of its own runs, from the creation of this object on."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._error: BaseException | None = None
@@ -22,104 +22,104 @@ class Ahead:
             self._error = error
 
     @property
-    def done(self) -> bool:
-        """Whether it is done, well or not."""
+    def is_done(self) -> bool:
+        """Whether the work has ended, with or without an error."""
         return not self._thread.is_alive()
 
     def wait(self) -> BaseException | None:
-        """When the work is done, what it ended in, if not well."""
+        """Wait for the end of the work and return its error, or None."""
         self._thread.join()
         return self._error
 
 
 class Task:
-    """Work of a :class:`Hand`; as :class:`Ahead`."""
+    """Work of a :class:`TaskThread`."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
         self._result: Any = None
         self._error: BaseException | None = None
-        self._under_way = threading.Lock()
-        self._under_way.acquire()
+        self._running = threading.Lock()
+        self._running.acquire()
 
     def run(self) -> None:
-        """Do it; called by the thread."""
+        """Run the work; called by the thread."""
         try:
             self._result = self._work()
         except BaseException as error:
             self._error = error
-        self._under_way.release()
+        self._running.release()
 
     def wait(self) -> BaseException | None:
-        """When the work is done, what it ended in, if not well."""
-        with self._under_way:
+        """Wait for the end of the work and return its error, or None."""
+        with self._running:
             return self._error
 
     def result(self) -> Any:
-        """When the work is done, what it gave; None if it ended in an error."""
-        with self._under_way:
+        """Wait for the end of the work and return its result; None after an error."""
+        with self._running:
             return self._result
 
 
-class Hand:
-    """A thread that does one piece of work after the other: to begin one takes no new thread."""
+class TaskThread:
+    """A thread that runs tasks one after the other, so that a task does not need to start a thread."""
 
     def __init__(self) -> None:
-        self._waiting: SimpleQueue[Task | None] = SimpleQueue()
+        self._queue: SimpleQueue[Task | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def do(self, work: Callable[[], object]) -> Task:
-        """Have it do some work."""
+    def submit(self, work: Callable[[], object]) -> Task:
+        """Enqueue work and return its task."""
         if self._thread is None:
-            thread = threading.Thread(target=_work, args=(self._waiting,), name="kpg files", daemon=True)
+            thread = threading.Thread(target=_run_tasks, args=(self._queue,), name="kpg files", daemon=True)
             thread.start()
             self._thread = thread
-            # The thread ends with whoever has it.
-            weakref.finalize(self, self._waiting.put, None)
+            # The thread ends when this object is garbage.
+            weakref.finalize(self, self._queue.put, None)
         task = Task(work)
-        self._waiting.put(task)
+        self._queue.put(task)
         return task
 
 
-def _work(waiting: "SimpleQueue[Task | None]") -> None:
-    while (task := waiting.get()) is not None:
+def _run_tasks(queue: "SimpleQueue[Task | None]") -> None:
+    while (task := queue.get()) is not None:
         task.run()
         del task
 
 
-class Lazy:
-    """Has a thread do ``work``, ``seconds`` after it was wanted; ``apart`` is held meanwhile."""
+class DebouncedWork:
+    """Runs ``work`` in a thread ``seconds`` after the first request; holds ``lock`` meanwhile."""
 
     def __init__(self, work: Callable[[], object], seconds: float) -> None:
         self._work = work
         self._seconds = seconds
         self._timer: threading.Timer | None = None
-        self._ended = False
-        self.apart = threading.Lock()
+        self._is_stopped = False
+        self.lock = threading.Lock()
 
-    def wanted(self) -> None:
-        """It is to be done."""
-        if self._timer is None and not self._ended:
+    def request(self) -> None:
+        """Request a run of the work."""
+        if self._timer is None and not self._is_stopped:
             self._timer = threading.Timer(self._seconds, self._run)
             self._timer.name = "kpg sync"
             self._timer.daemon = True
             try:
                 self._timer.start()
-            except BaseException:  # there may be no thread to be had
+            except BaseException:  # the system may refuse to start a thread
                 self._timer = None
                 raise
 
     def _run(self) -> None:
-        # Whatever is wanted from here on is for the next time.
+        # Requests from here on need another run.
         self._timer = None
-        with self.apart:
-            if not self._ended:
+        with self.lock:
+            if not self._is_stopped:
                 self._work()
 
-    def end(self) -> None:
-        """It is not to be done any more; nothing is under way when this returns."""
-        with self.apart:
-            self._ended = True
+    def stop(self) -> None:
+        """Stop: no run begins after this, and none is in progress when this returns."""
+        with self.lock:
+            self._is_stopped = True
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()

@@ -1,7 +1,8 @@
 """The binary codec of catalogs, plans and states.
 
 Values are None, bool, int, float, str, bytes, tuples, lists, sets, dicts, numpy arrays, enum members and
-dataclasses. Classes are registered by name on both sides (``Codec``), so data names no code to run, and a
+dataclasses. Classes are registered by name on both sides (:class:`Codec`), so data names no code to run, and
+a
 folder may come from an untrusted source. Object identity is preserved, also for values that occur several
 times. Fields are written by name; a newer field with a default may be missing.
 
@@ -20,14 +21,14 @@ import numpy as np
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.storage.files import Piece, padding
 
-KINDS: Final = frozenset("biuf")
-"""Kinds of numpy arrays that are written: they hold no objects."""
-SMALL = struct.Struct("<q")
-REAL = struct.Struct("<d")
+ARRAY_KINDS: Final = frozenset("biuf")
+"""Kinds of numpy arrays that are written; none of them holds objects."""
+LENGTH = struct.Struct("<q")
+DOUBLE = struct.Struct("<d")
 
 
 class Tag(enum.IntEnum):
-    """What follows."""
+    """Kind of the value that follows."""
 
     NONE = 0
     TRUE = 1
@@ -45,82 +46,83 @@ class Tag(enum.IntEnum):
     ARRAY = 13
     RECORD = 14
     ENUM = 15
-    AGAIN = 16
+    REFERENCE = 16
     CLASS = 17
     CUSTOM = 18
-    SAID = 19
+    STR_REFERENCE = 19
 
 
-_INT, _STR, _TUPLE, _RECORD, _SAID = (
+_INT, _STR, _TUPLE, _RECORD, _STR_REFERENCE = (
     int(Tag.INT),
     int(Tag.STR),
     int(Tag.TUPLE),
     int(Tag.RECORD),
-    int(Tag.SAID),
+    int(Tag.STR_REFERENCE),
 )
-_NUMBERED: Final = tuple(tag in (_INT, _TUPLE, _RECORD, _SAID) for tag in range(256))
-"""After which tags a number follows, of those that come most often."""
-FIRST: Final = (None, True, False)
-"""What the first tags stand for."""
-GATHERED: Final[dict[Tag, Callable[[list[Any]], Any]]] = {
+_HAS_NUMBER: Final = tuple(tag in (_INT, _TUPLE, _RECORD, _STR_REFERENCE) for tag in range(256))
+"""Whether a number follows the tag, for the most frequent tags."""
+CONSTANTS: Final = (None, True, False)
+"""Values of the first tags."""
+CONSTRUCTORS: Final[dict[Tag, Callable[[list[Any]], Any]]] = {
     Tag.TUPLE: tuple,
     Tag.SET: set,
     Tag.FROZENSET: frozenset,
 }
+"""Constructors of collections by tag."""
 
 
 class DamagedError(OperationalError):
     """Bytes are not what was written."""
 
 
-class Maker(Protocol):
-    """Who knows how values of one name are made."""
+class CustomType(Protocol):
+    """Constructor of the values of one registered name."""
 
     @property
     def read(self) -> Callable[[Any], Any]: ...
 
 
-class Known(Protocol):
-    """What is needed of a codec."""
+class Registry(Protocol):
+    """Interface of a codec for its readers."""
 
     by_name: dict[str, type]
     positional: dict[type, tuple[str, ...]]
 
     @property
-    def custom_by_name(self) -> Mapping[str, Maker]: ...
+    def custom_by_name(self) -> Mapping[str, CustomType]: ...
 
 
 class Reader:
-    """One reading of a value, of bytes that have it from their beginning."""
+    """Decodes one value that starts at the beginning of ``data``."""
 
-    def __init__(self, codec: Known, data: memoryview) -> None:
+    def __init__(self, codec: Registry, data: memoryview) -> None:
         self.codec = codec
         self.data = data
-        self.at = SMALL.size
-        self._made: dict[int, tuple[type, int]] = {}
-        """Classes, by their places, whose instances are made of values in the order of their fields."""
-        (size,) = SMALL.unpack_from(data, 0)
-        if not 0 <= size <= len(data) - SMALL.size:
+        self.at = LENGTH.size
+        self._positional_classes: dict[int, tuple[type, int]] = {}
+        """Classes by number that are constructed from values in the order of their fields."""
+        (size,) = LENGTH.unpack_from(data, 0)
+        if not 0 <= size <= len(data) - LENGTH.size:
             raise DamagedError("bytes are no value: they end too early")
-        self.array_at = SMALL.size + size + padding(size)
-        self.text = bytes(data[: SMALL.size + size])
-        self._seen: list[object] = []
+        self.array_at = LENGTH.size + size + padding(size)
+        self.text = bytes(data[: LENGTH.size + size])
+        self._objects: list[object] = []
         self._texts: list[str] = []
         self._classes: list[tuple[type, tuple[str, ...]]] = []
 
-    def whole(self) -> Any:
-        """The value."""
-        return self.value()
+    def read(self) -> Any:
+        """Return the value."""
+        return self.read_value()
 
-    def value(self) -> Any:
-        """The next value."""
-        # Members of Tag are looked up slowly, and most of opening a large catalog happens here.
+    def read_value(self) -> Any:
+        """Return the next value."""
+        # Most of the time to open a large catalog is spent here, and lookups of enum members are slow.
         text, at = self.text, self.at
         tag = text[at]
-        if not _NUMBERED[tag]:
+        if not _HAS_NUMBER[tag]:
             self.at = at + 1
             if tag < _INT:
-                return FIRST[tag]
+                return CONSTANTS[tag]
             return self._text(tag) if tag == _STR else self._other(tag)
         number = text[at + 1]
         self.at = at + 2
@@ -129,44 +131,44 @@ class Reader:
             number = self._number()
         if tag == _INT:
             return (number >> 1) ^ -(number & 1)
-        if tag == _SAID:
+        if tag == _STR_REFERENCE:
             return self._texts[number]
-        value = self.value
+        value = self.read_value
         if tag == _TUPLE:
             return tuple([value() for _ in range(number)])
-        known = self._made.get(number)
-        if known is None:
+        positional = self._positional_classes.get(number)
+        if positional is None:
             return self._record(*self._classes[number])
-        made = known[0](*[value() for _ in range(known[1])])
-        self._seen.append(made)
-        return made
+        instance = positional[0](*[value() for _ in range(positional[1])])
+        self._objects.append(instance)
+        return instance
 
     def _other(self, tag: int) -> Any:
         match tag:
             case Tag.LIST | Tag.SET | Tag.FROZENSET:
-                items = [self.value() for _ in range(self._number())]
-                return items if tag == Tag.LIST else GATHERED[Tag(tag)](items)
+                items = [self.read_value() for _ in range(self._number())]
+                return items if tag == Tag.LIST else CONSTRUCTORS[Tag(tag)](items)
             case Tag.CLASS:
-                return self._first_of()
+                return self._first_record()
             case Tag.BIG:
                 return int.from_bytes(self._raw(), "little", signed=True)
             case Tag.FLOAT:
-                self.at += REAL.size
-                return REAL.unpack_from(self.text, self.at - REAL.size)[0]
+                self.at += DOUBLE.size
+                return DOUBLE.unpack_from(self.text, self.at - DOUBLE.size)[0]
             case Tag.BYTES:
                 return self._raw()
             case Tag.DICT:
-                return {self.value(): self.value() for _ in range(self._number())}
+                return {self.read_value(): self.read_value() for _ in range(self._number())}
             case Tag.ARRAY:
                 return self._array()
             case Tag.ENUM:
                 known: Mapping[str, Any] = self._class(self._text(self._byte())).__members__  # type: ignore[attr-defined]
                 return known[self._text(self._byte())]
-            case Tag.AGAIN:
-                return self._seen[self._number()]
+            case Tag.REFERENCE:
+                return self._objects[self._number()]
             case Tag.CUSTOM:
                 return self._custom()
-        raise DamagedError(f"bytes are no value: there is no kind {tag}")
+        raise DamagedError(f"bytes are no value: unknown tag {tag}")
 
     def _byte(self) -> int:
         self.at += 1
@@ -194,16 +196,16 @@ class Reader:
         return raw
 
     def _text(self, tag: int) -> str:
-        if tag == Tag.SAID:
+        if tag == Tag.STR_REFERENCE:
             return self._texts[self._number()]
         if tag != Tag.STR:
-            raise DamagedError(f"bytes are no value: kind {tag} where a text is")
+            raise DamagedError(f"bytes are no value: tag {tag} instead of a text")
         self._texts.append(self._raw().decode("utf-8", "surrogatepass"))
         return self._texts[-1]
 
     def _array(self) -> "np.ndarray[Any, Any]":
         kind = np.dtype(self._text(self._byte()))
-        if kind.kind not in KINDS:
+        if kind.kind not in ARRAY_KINDS:
             raise DamagedError(f"bytes are no value: an array of {kind}")
         shape = tuple(self._number() for _ in range(self._number()))
         count = 1
@@ -223,33 +225,33 @@ class Reader:
             raise DamagedError(f'"{name}" is not known', hint="a newer kpg may have written it")
         return found
 
-    def _first_of(self) -> Any:
-        """An instance of a class that has not been there before."""
-        kind, names = self._class(self._text(self._byte())), self.value()
+    def _first_record(self) -> Any:
+        """Read the first instance of a class, with the names of its fields."""
+        kind, names = self._class(self._text(self._byte())), self.read_value()
         if names == self.codec.positional.get(kind):
-            self._made[len(self._classes)] = kind, len(names)
+            self._positional_classes[len(self._classes)] = kind, len(names)
         self._classes.append((kind, names))
         return self._record(kind, names)
 
     def _record(self, kind: type, names: tuple[str, ...]) -> Any:
-        values = [self.value() for _ in names]
-        made = kind(**dict(zip(names, values, strict=True)))
-        self._seen.append(made)
-        return made
+        values = [self.read_value() for _ in names]
+        instance = kind(**dict(zip(names, values, strict=True)))
+        self._objects.append(instance)
+        return instance
 
     def _custom(self) -> Any:
         name = self._text(self._byte())
-        how = self.codec.custom_by_name.get(name)
-        if how is None:
+        custom = self.codec.custom_by_name.get(name)
+        if custom is None:
             raise DamagedError(f'"{name}" is not known', hint="a newer kpg may have written it")
-        made = how.read(self.value())
-        self._seen.append(made)
-        return made
+        value = custom.read(self.read_value())
+        self._objects.append(value)
+        return value
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Custom:
-    """How values of a class that is no dataclass are written: as another value, and made of it again."""
+    """Encoding of a class that is no dataclass: ``write`` converts its values, ``read`` converts back."""
 
     name: str
     type: type
@@ -258,41 +260,42 @@ class Custom:
 
 
 class Codec:
-    """The classes that are known, each by the name that stands in the bytes; and how they are written."""
+    """Encodes and decodes values of registered classes, each under a name."""
 
-    def __init__(self, known: Iterable[type] = (), custom: Iterable[Custom] = ()) -> None:
+    def __init__(self, classes: Iterable[type] = (), custom: Iterable[Custom] = ()) -> None:
         self.by_name: dict[str, type] = {}
         self.names: dict[type, str] = {}
         self.fields: dict[type, tuple[str, ...]] = {}
         self.positional: dict[type, tuple[str, ...]] = {}
-        """The fields of classes that are made of values without names."""
-        for one in known:
-            self.add(one)
+        """Fields of classes that are constructed from positional arguments."""
+        for class_ in classes:
+            self.add(class_)
         self.custom = {one.type: one for one in custom}
         self.custom_by_name = {one.name: one for one in self.custom.values()}
 
-    def add(self, known: type, name: str | None = None) -> None:
-        """Let instances of a dataclass, or members of an enum, be written, under its name or another."""
-        name = known.__name__ if name is None else name
-        if self.by_name.get(name, known) is not known:
+    def add(self, class_: type, name: str | None = None) -> None:
+        """Register a dataclass or an enum, under its own name or another."""
+        name = class_.__name__ if name is None else name
+        if self.by_name.get(name, class_) is not class_:
             raise ValueError(f"two classes are called {name}")
-        self.by_name[name] = known
-        self.names[known] = name
-        if not issubclass(known, enum.Enum):
-            fields = dataclasses.fields(known)  # type: ignore[arg-type]
-            self.fields[known] = tuple(field.name for field in fields if field.init)
+        self.by_name[name] = class_
+        self.names[class_] = name
+        if not issubclass(class_, enum.Enum):
+            fields = dataclasses.fields(class_)  # type: ignore[arg-type]
+            self.fields[class_] = tuple(field.name for field in fields if field.init)
             if not any(field.kw_only for field in fields):
-                self.positional[known] = self.fields[known]
+                self.positional[class_] = self.fields[class_]
 
     def encode(self, value: Any) -> list[Piece]:
-        """The bytes of a value in pieces, each a multiple of eight long; arrays are not copied.
+        """Return the encoding in pieces, each a multiple of eight bytes long; arrays are not copied.
 
-        TypeError for what is not known.
+        Raises:
+            TypeError: For a value of an unregistered class.
         """
         writer = _Writer(self)
-        writer.value(value)
+        writer.write_value(value)
         text = bytes(writer.out)
-        pieces: list[Piece] = [SMALL.pack(len(text)), text + bytes(padding(len(text)))]
+        pieces: list[Piece] = [LENGTH.pack(len(text)), text + bytes(padding(len(text)))]
         for array in writer.arrays:
             pieces.append(array.reshape(-1).view(np.uint8).data if array.size else b"")
             if padding(array.nbytes):
@@ -300,16 +303,17 @@ class Codec:
         return [piece for piece in pieces if len(piece)]
 
     def dumps(self, value: Any) -> bytes:
-        """The bytes of a value."""
+        """Return the encoding as bytes."""
         return b"".join(self.encode(value))
 
     def decode(self, data: Any) -> Any:
-        """The value whose bytes begin there, anything with a buffer; arrays are views of it.
+        """Return the value at the beginning of ``data``, which is any buffer; arrays are views of it.
 
-        DamagedError if they are no value's, or of a class that is not known.
+        Raises:
+            DamagedError: If the bytes are no encoding, or have a class that is not registered.
         """
         try:
-            return Reader(self, memoryview(data).cast("B")).whole()
+            return Reader(self, memoryview(data).cast("B")).read()
         except DamagedError:
             raise
         except (struct.error, IndexError, ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
@@ -321,12 +325,12 @@ class _Writer:
         self.codec = codec
         self.out = bytearray()
         self.arrays: list[np.ndarray[Any, Any]] = []
-        self._seen: dict[int, int] = {}
-        self._kept: list[object] = []
+        self._object_numbers: dict[int, int] = {}
+        self._references: list[object] = []
         self._texts: dict[str, int] = {}
         self._classes: dict[type, int] = {}
 
-    def value(self, value: Any) -> None:
+    def write_value(self, value: Any) -> None:
         kind = type(value)
         if value is None or kind is bool:
             self.out.append(Tag.NONE if value is None else Tag.TRUE if value else Tag.FALSE)
@@ -337,7 +341,7 @@ class _Writer:
         elif kind is tuple:
             self._items(Tag.TUPLE, value)
         elif kind in self.codec.names:
-            self._known(value, kind)
+            self._write_registered(value, kind)
         elif kind in self.codec.custom:
             self._custom(value, self.codec.custom[kind])
         else:
@@ -346,7 +350,7 @@ class _Writer:
     def _other(self, value: Any, kind: type) -> None:
         if kind is float:
             self.out.append(Tag.FLOAT)
-            self.out += REAL.pack(value)
+            self.out += DOUBLE.pack(value)
         elif kind is bytes:
             self.out.append(Tag.BYTES)
             self._number(len(value))
@@ -357,12 +361,12 @@ class _Writer:
             self.out.append(Tag.DICT)
             self._number(len(value))
             for key, one in value.items():
-                self.value(key)
-                self.value(one)
+                self.write_value(key)
+                self.write_value(one)
         elif kind is set or kind is frozenset:
-            # In an order of its own: the same sets have the same bytes.
+            # Sorted, so that equal sets have equal encodings.
             self._items(Tag.SET if kind is set else Tag.FROZENSET, sorted(value, key=repr))
-        elif isinstance(value, np.ndarray) and value.dtype.kind in KINDS:
+        elif isinstance(value, np.ndarray) and value.dtype.kind in ARRAY_KINDS:
             self._array(value)
         elif isinstance(value, str):
             self._text(value)
@@ -386,10 +390,10 @@ class _Writer:
             self.out += raw
 
     def _text(self, value: str) -> None:
-        known = self._texts.get(value)
-        if known is not None:
-            self.out.append(Tag.SAID)
-            self._number(known)
+        number = self._texts.get(value)
+        if number is not None:
+            self.out.append(Tag.STR_REFERENCE)
+            self._number(number)
             return
         self._texts[value] = len(self._texts)
         raw = value.encode("utf-8", "surrogatepass")
@@ -402,7 +406,7 @@ class _Writer:
         self.out.append(tag)
         self._number(len(items))
         for one in items:
-            self.value(one)
+            self.write_value(one)
 
     def _array(self, value: "np.ndarray[Any, Any]") -> None:
         self.out.append(Tag.ARRAY)
@@ -413,24 +417,24 @@ class _Writer:
         little = value.dtype.newbyteorder("<")
         self.arrays.append(np.ascontiguousarray(value, little))
 
-    def _repeated(self, value: object) -> bool:
-        known = self._seen.get(id(value))
-        if known is not None:
-            self.out.append(Tag.AGAIN)
-            self._number(known)
-        return known is not None
+    def _write_reference(self, value: object) -> bool:
+        number = self._object_numbers.get(id(value))
+        if number is not None:
+            self.out.append(Tag.REFERENCE)
+            self._number(number)
+        return number is not None
 
-    def _note(self, value: object) -> None:
-        self._seen[id(value)] = len(self._seen)
-        self._kept.append(value)
+    def _add_object(self, value: object) -> None:
+        self._object_numbers[id(value)] = len(self._object_numbers)
+        self._references.append(value)
 
-    def _known(self, value: Any, kind: type) -> None:
+    def _write_registered(self, value: Any, kind: type) -> None:
         if isinstance(value, enum.Enum):
             self.out.append(Tag.ENUM)
             self._text(self.codec.names[kind])
             self._text(value.name)
             return
-        if self._repeated(value):
+        if self._write_reference(value):
             return
         number = self._classes.get(kind)
         fields = self.codec.fields[kind]
@@ -443,13 +447,13 @@ class _Writer:
             self.out.append(Tag.RECORD)
             self._number(number)
         for name in fields:
-            self.value(getattr(value, name))
-        self._note(value)
+            self.write_value(getattr(value, name))
+        self._add_object(value)
 
-    def _custom(self, value: Any, how: Custom) -> None:
-        if self._repeated(value):
+    def _custom(self, value: Any, custom: Custom) -> None:
+        if self._write_reference(value):
             return
         self.out.append(Tag.CUSTOM)
-        self._text(how.name)
-        self.value(how.write(value))
-        self._note(value)
+        self._text(custom.name)
+        self.write_value(custom.write(value))
+        self._add_object(value)

@@ -1,13 +1,14 @@
 """File access of a durable database, behind one protocol: :class:`Files`, which :class:`Disk` implements.
 
-All file access of a database goes through this protocol, and every operation may raise OSError. Tests
-implement it with a disk that drops, tears and reorders unsynced writes and fails at any operation. A write is
-visible to all readers at once. Its bytes survive a power failure once :meth:`File.sync` returns; a file name
-does once :meth:`Files.sync` returns.
+All file access of a database uses this protocol, and every operation may raise OSError. Tests implement it
+with
+a disk that drops, tears and reorders unsynced writes and fails at any operation. A write is visible to all
+readers at once. Its bytes survive a power failure once :meth:`File.sync` returns; a file name does once
+:meth:`Files.sync` returns.
 
-:func:`checksum_of` is the checksum of log and packs. :func:`read_in` asks the operating system to read mapped
+:func:`checksum_of` is the checksum of log and packs. :func:`prefault` makes the operating system read mapped
 pages first: a disk error then raises OSError, where a page fault would kill the process with a signal. Pages
-that are evicted later and cannot be read again are not covered. :class:`Scratch` is a temporary folder;
+that are evicted later and cannot be read again are not covered. :class:`ScratchFolder` is a temporary folder;
 folders left by killed processes are removed when the next one is created.
 """
 
@@ -34,9 +35,9 @@ from kpg.runtime.kernels.checksum import checksum
 Bytes = NDArray[np.uint8]
 Piece = bytes | bytearray | memoryview
 PAGE = 4096
-"""What is written past the system's memory begins and ends with whole ones: no disk has larger sectors."""
-MOST_PIECES = 512
-"""What one call of the operating system takes (IOV_MAX is 1024)."""
+"""Unit of direct I/O in bytes: no disk has larger sectors."""
+MAX_PIECES = 512
+"""Pieces passed to one system call (IOV_MAX is 1024)."""
 
 
 class File(Protocol):
@@ -44,32 +45,32 @@ class File(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in the folder when it was opened, for errors."""
+        """Name in the folder when it was opened, for errors."""
 
     def size(self) -> int:
-        """Its bytes."""
+        """Return the size in bytes."""
 
     def write(self, offset: int, pieces: Sequence[Piece]) -> None:
-        """Write pieces one after the other; a gap before them is filled with zeros."""
+        """Write pieces one after the other from ``offset`` on; a gap before them is filled with zeros."""
 
     def read(self, offset: int, size: int) -> bytes:
-        """So many bytes, fewer at the end of the file."""
+        """Return ``size`` bytes, or fewer at the end of the file."""
 
     def sync(self) -> None:
-        """Have everything written before be there whatever happens."""
+        """Make all earlier writes durable."""
 
     def truncate(self, size: int) -> None:
-        """Have the file end there."""
+        """Set the size of the file."""
 
     def close(self) -> None:
-        """Give it up; closing twice is allowed."""
+        """Close the file; closing twice is allowed."""
 
 
 class Lock(Protocol):
-    """A folder that is held."""
+    """Exclusive lock of a folder."""
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
 
 
 class Files(Protocol):
@@ -77,39 +78,45 @@ class Files(Protocol):
 
     @property
     def where(self) -> str:
-        """The folder, for errors."""
+        """Path of the folder, for errors."""
 
     def list(self) -> list[str]:
-        """The names of its files, sorted."""
+        """Return the names of its files, sorted."""
 
     def create(self, name: str, *, direct: bool = False) -> File:
-        """A new, empty file; FileExistsError if there is one of the name.
+        """Create an empty file; with ``direct``, use direct I/O where possible.
 
-        If ``direct``, whole pages that are written in one piece, from the beginning of one of memory, go past
-        the system's memory, where it has a way for that.
+        Direct I/O bypasses the page cache for writes of one piece of whole pages, aligned in file and memory.
+
+        Raises:
+            FileExistsError: If a file of that name exists.
         """
 
     def open(self, name: str, *, writing: bool = False, direct: bool = False) -> File:
-        """A file that is there; FileNotFoundError if it is not."""
+        """Open an existing file.
+
+        Raises:
+            FileNotFoundError: If it does not exist.
+        """
 
     def rename(self, old: str, new: str) -> None:
-        """Have a file take another name, from the one that has it if any."""
+        """Rename a file, replacing a file of the new name."""
 
     def remove(self, name: str) -> None:
-        """Remove a file; who has it open or mapped keeps it."""
+        """Remove a file; open files and mappings of it stay valid."""
 
     def sync(self) -> None:
-        """Have all names be as they are whatever happens."""
+        """Make all names durable."""
 
     def map(self, name: str) -> Bytes:
-        """The bytes of a file, read when they are looked at; what is written to them stays in memory."""
+        """Map a file copy-on-write: pages are read on access, and writes to them stay in memory."""
 
     def lock(self, name: str, holder: str) -> Lock | str:
-        """Hold the folder as long as this process lives, or tell who does: what it wrote as ``holder``."""
+        """Lock the folder for the life of this process, or return the lock owner's ``holder`` text."""
 
 
 def size_of(files: Files, name: str) -> int:
-    """How many bytes a file has."""
+    """Return the size of a file in bytes."""
     file = files.open(name)
     try:
         return file.size()
@@ -118,57 +125,60 @@ def size_of(files: Files, name: str) -> int:
 
 
 class DiskFile:
-    """A file of the operating system. ``direct`` is its descriptor for whole pages, -1 if it has none.
+    """A file of the operating system; ``direct`` is its descriptor for direct I/O, or -1.
 
-    ``refused`` is called where there is no such way after all.
+    ``refused`` is called if the file system does not support direct I/O.
     """
 
-    __slots__ = ("_descriptor", "_direct", "_refused", "name")
+    __slots__ = ("_descriptor", "_direct", "_on_refused", "name")
 
     def __init__(
-        self, name: str, descriptor: int, direct: int = -1, refused: Callable[[], None] = lambda: None
+        self, name: str, descriptor: int, direct: int = -1, on_refused: Callable[[], None] = lambda: None
     ) -> None:
         self.name = name
         self._descriptor = descriptor
         self._direct = direct
-        self._refused = refused
+        self._on_refused = on_refused
 
     def size(self) -> int:
-        """Its bytes."""
+        """Return the size in bytes."""
         return os.fstat(self._descriptor).st_size
 
     def write(self, offset: int, pieces: Sequence[Piece]) -> None:
-        """Write pieces one after the other."""
-        waiting = [view for view in (memoryview(piece).cast("B") for piece in pieces) if len(view)]
-        if self._direct >= 0 and len(waiting) == 1:
-            done = self._write_past(offset, waiting[0])
-            offset, waiting = offset + done, [waiting[0][done:]] if done < len(waiting[0]) else []
-        while waiting:
-            done = os.pwritev(self._descriptor, waiting[:MOST_PIECES], offset)
-            offset += done
-            while waiting and done >= len(waiting[0]):
-                done -= len(waiting.pop(0))
-            if done:
-                waiting[0] = waiting[0][done:]
+        """Write pieces one after the other from ``offset`` on."""
+        remaining = [view for view in (memoryview(piece).cast("B") for piece in pieces) if len(view)]
+        if self._direct >= 0 and len(remaining) == 1:
+            written = self._write_direct(offset, remaining[0])
+            offset, remaining = (
+                offset + written,
+                [remaining[0][written:]] if written < len(remaining[0]) else [],
+            )
+        while remaining:
+            written = os.pwritev(self._descriptor, remaining[:MAX_PIECES], offset)
+            offset += written
+            while remaining and written >= len(remaining[0]):
+                written -= len(remaining.pop(0))
+            if written:
+                remaining[0] = remaining[0][written:]
 
-    def _write_past(self, offset: int, pages: memoryview) -> int:
-        """Write whole pages past the system's memory; how many bytes were written, 0 if there is no way."""
+    def _write_direct(self, offset: int, pages: memoryview) -> int:
+        """Write whole pages by direct I/O; return the number of bytes written, 0 if it is not possible."""
         if (offset | len(pages)) % PAGE:
             return 0
         try:
-            done = os.pwrite(self._direct, pages, offset)
+            written = os.pwrite(self._direct, pages, offset)
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
-            # Some file systems open a file so and then refuse each write, or have larger blocks than pages.
+            # Some file systems accept O_DIRECT and then refuse each write, or have blocks larger than pages.
             descriptor, self._direct = self._direct, -1
             os.close(descriptor)
-            self._refused()
+            self._on_refused()
             return 0
-        return done & -PAGE
+        return written & -PAGE
 
     def read(self, offset: int, size: int) -> bytes:
-        """So many bytes, fewer at the end."""
+        """Return ``size`` bytes, or fewer at the end of the file."""
         parts = []
         while size:
             part = os.pread(self._descriptor, size, offset)
@@ -179,15 +189,15 @@ class DiskFile:
         return b"".join(parts)
 
     def sync(self) -> None:
-        """The file's bytes, and its length."""
+        """Make the bytes and the size durable."""
         os.fdatasync(self._descriptor)
 
     def truncate(self, size: int) -> None:
-        """Have the file end there."""
+        """Set the size of the file."""
         os.ftruncate(self._descriptor, size)
 
     def close(self) -> None:
-        """Give it up."""
+        """Close the file."""
         descriptors, self._descriptor, self._direct = (self._descriptor, self._direct), -1, -1
         for descriptor in descriptors:
             if descriptor >= 0:
@@ -195,7 +205,7 @@ class DiskFile:
 
 
 class DiskLock:
-    """A lock that the operating system gives up when the process ends, however it does."""
+    """A lock that the operating system releases when the process ends."""
 
     __slots__ = ("_descriptors",)
 
@@ -203,7 +213,7 @@ class DiskLock:
         self._descriptors = descriptors
 
     def release(self) -> None:
-        """Let others have the folder."""
+        """Release the lock."""
         descriptors, self._descriptors = self._descriptors, ()
         for descriptor in descriptors:
             os.close(descriptor)
@@ -211,8 +221,8 @@ class DiskLock:
     __del__ = release
 
 
-def _allocated(descriptor: int, size: int) -> bool:
-    """Have a file take all the room that it ever will; whether there was some."""
+def _preallocate(descriptor: int, size: int) -> bool:
+    """Allocate all space of a sparse file; return False if the space is not available."""
     try:
         os.posix_fallocate(descriptor, 0, size)
     except OSError:
@@ -220,8 +230,8 @@ def _allocated(descriptor: int, size: int) -> bool:
     return True
 
 
-def _copied(descriptor: int, size: int) -> Bytes:
-    """What has been written to a file, in this process' memory, which takes none for the rest."""
+def _copy_written_parts(descriptor: int, size: int) -> Bytes:
+    """Return a copy of a sparse file; its holes take no memory."""
     data, start = np.zeros(size, np.uint8), 0
     while start < size:
         try:
@@ -229,139 +239,137 @@ def _copied(descriptor: int, size: int) -> Bytes:
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
-            break  # there is no more of it
+            break  # only a hole follows
         end = min(os.lseek(descriptor, start, os.SEEK_HOLE), size)
-        while start < end and (done := os.preadv(descriptor, [data[start:end].data], start)):
-            start += done
-        if start < end:  # somebody has cut it off meanwhile
+        while start < end and (size_read := os.preadv(descriptor, [data[start:end].data], start)):
+            start += size_read
+        if start < end:  # the file has been truncated meanwhile
             break
     return data
 
 
 class Disk:
-    """The files of a folder, which is there: of this one, whatever becomes of its name meanwhile."""
+    """The files of an existing folder, identified by its inode: the folder may be renamed meanwhile."""
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
-        self._past_memory = True
-        """Whether a way past the system's memory is looked for: none has turned out to be none."""
+        self._tries_direct = True
+        """Whether to try direct I/O; False once the file system has refused it."""
 
     @cached_property
-    def _at(self) -> int:
-        """The folder, open: the process may go to another one, and somebody move it."""
+    def _folder_descriptor(self) -> int:
+        """Descriptor of the folder, which stays valid if the folder or the working directory changes."""
         descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         weakref.finalize(self, os.close, descriptor)
         return descriptor
 
     @property
     def where(self) -> str:
-        """The folder."""
+        """Path of the folder."""
         return str(self._folder)
 
     def list(self) -> list[str]:
-        """The names of its files."""
-        with os.scandir(self._at) as found:
+        """Return the names of its files, sorted."""
+        with os.scandir(self._folder_descriptor) as found:
             return sorted(one.name for one in found if one.is_file())
 
     def create(self, name: str, *, direct: bool = False) -> File:
-        """A new, empty file."""
+        """Create an empty file."""
         return self._file(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, direct)
 
     def open(self, name: str, *, writing: bool = False, direct: bool = False) -> File:
-        """A file that is there."""
+        """Open an existing file."""
         return self._file(name, os.O_RDWR if writing else os.O_RDONLY, direct)
 
     def _file(self, name: str, flags: int, direct: bool) -> DiskFile:
-        descriptor, past = self._descriptor(name, flags), -1
-        if direct and self._past_memory:
-            with contextlib.suppress(OSError):  # file systems in memory have no such way
-                past = self._descriptor(name, os.O_RDWR | os.O_DIRECT)
-        return DiskFile(name, descriptor, past, self._refuse)
+        descriptor, direct_descriptor = self._descriptor(name, flags), -1
+        if direct and self._tries_direct:
+            with contextlib.suppress(OSError):  # file systems in memory have no direct I/O
+                direct_descriptor = self._descriptor(name, os.O_RDWR | os.O_DIRECT)
+        return DiskFile(name, descriptor, direct_descriptor, self._disable_direct)
 
-    def _refuse(self) -> None:
-        """Files that are opened from now on have no way past the system's memory."""
-        self._past_memory = False
+    def _disable_direct(self) -> None:
+        """Open files without direct I/O from now on."""
+        self._tries_direct = False
 
     def _descriptor(self, name: str, flags: int) -> int:
-        return os.open(name, flags | os.O_CLOEXEC, 0o666, dir_fd=self._at)
+        return os.open(name, flags | os.O_CLOEXEC, 0o666, dir_fd=self._folder_descriptor)
 
     def rename(self, old: str, new: str) -> None:
-        """Have a file take another name."""
-        os.replace(old, new, src_dir_fd=self._at, dst_dir_fd=self._at)
+        """Rename a file, replacing a file of the new name."""
+        os.replace(old, new, src_dir_fd=self._folder_descriptor, dst_dir_fd=self._folder_descriptor)
 
     def remove(self, name: str) -> None:
         """Remove a file."""
-        os.unlink(name, dir_fd=self._at)
+        os.unlink(name, dir_fd=self._folder_descriptor)
 
     def sync(self) -> None:
-        """The names."""
-        os.fsync(self._at)
+        """Make all names durable."""
+        os.fsync(self._folder_descriptor)
 
     def map(self, name: str) -> Bytes:
-        """The bytes of a file, in pages that are this process' own once it has written to them."""
-        if not stat.S_ISREG(os.stat(name, dir_fd=self._at).st_mode):
-            raise OSError(
-                errno.EINVAL, "it is no file", name
-            )  # to open a pipe would wait for who writes to it
+        """Map a file copy-on-write."""
+        if not stat.S_ISREG(os.stat(name, dir_fd=self._folder_descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no file", name)  # opening a pipe would wait for its writer
         descriptor = self._descriptor(name, os.O_RDONLY)
         try:
             facts = os.fstat(descriptor)
             if not facts.st_size:
                 return np.empty(0, np.uint8)
-            if 512 * facts.st_blocks < facts.st_size and self._in_memory:
-                return self._whole(name, descriptor, facts.st_size)
+            if 512 * facts.st_blocks < facts.st_size and self._is_in_memory:
+                return self._map_sparse(name, descriptor, facts.st_size)
             return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY), np.uint8)
         finally:
             os.close(descriptor)
 
-    def _whole(self, name: str, descriptor: int, size: int) -> Bytes:
-        """The bytes of a file in memory, of which some were never written."""
+    def _map_sparse(self, name: str, descriptor: int, size: int) -> Bytes:
+        """Return the bytes of a sparse file on a file system in memory."""
         writing = None
         with contextlib.suppress(OSError):
             writing = self._descriptor(name, os.O_RDWR)
         try:
-            if writing is None or not _allocated(writing, size):
-                return _copied(descriptor, size)
+            if writing is None or not _preallocate(writing, size):
+                return _copy_written_parts(descriptor, size)
             return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY), np.uint8)
         finally:
             if writing is not None:
                 os.close(writing)
 
     @cached_property
-    def _in_memory(self) -> bool:
-        """Whether files are in memory: to read what was never written to them takes some.
+    def _is_in_memory(self) -> bool:
+        """Whether the file system is in memory, where reading a hole allocates memory.
 
-        Where there is none left, a process that does so in a mapped file is ended by the system.
+        If no memory is left, reading a hole in a mapped file kills the process.
         """
-        device = os.fstat(self._at).st_dev
-        mounted = f"{os.major(device)}:{os.minor(device)}"
+        device = os.fstat(self._folder_descriptor).st_dev
+        device_number = f"{os.major(device)}:{os.minor(device)}"
         with contextlib.suppress(OSError), open("/proc/self/mountinfo") as mounts:
             for line in mounts:
                 fields = line.split()
-                if fields[2] == mounted:
+                if fields[2] == device_number:
                     return fields[fields.index("-") + 1] in ("tmpfs", "ramfs")
         return False
 
     def lock(self, name: str, holder: str) -> Lock | str:
-        """Hold the folder, or tell who does."""
+        """Lock the folder, or return a description of the process that has the lock."""
         import fcntl  # lazy: there is none on Windows
 
         descriptor = self._descriptor(name, os.O_RDWR | os.O_CREAT)
-        # The folder too: the file of the lock might have been removed by somebody who tidied up.
-        folder = os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._at)
+        # The folder is locked too, since a user may have removed the lock file.
+        folder = os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder_descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            told = os.pread(descriptor, 4096, 0).decode(errors="replace").strip()
+            holder_text = os.pread(descriptor, 4096, 0).decode(errors="replace").strip()
             os.close(descriptor)
             os.close(folder)
-            return told or "another process"
+            return holder_text or "another process"
         except BaseException:
             os.close(descriptor)
             os.close(folder)
             raise
-        # Who holds it is told to others in words; a full disk must not keep anybody from reading.
+        # The holder's text is only informative: a full disk must not prevent reading the database.
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{holder}\n".encode(), 0)
@@ -369,40 +377,45 @@ class Disk:
 
 
 def make_folder(path: Path) -> None:
-    """Have a folder be there whatever happens, with those above it."""
+    """Create a folder with its parents, durably."""
     missing = [one for one in (path, *path.parents) if not one.exists()]
     path.mkdir(parents=True, exist_ok=True)
-    for one in missing:
-        Disk(one.parent).sync()
+    for folder in missing:
+        Disk(folder.parent).sync()
 
 
 WORD = 8
+"""Bytes of a word."""
 
 
 def checksum_of(pieces: Iterable[Piece], seed: int = 0) -> int:
-    """64 bits that are others if a bit is; the same for the same bytes only if they are cut the same."""
+    """Return a 64-bit checksum of pieces; it depends on how the bytes are divided into pieces."""
     for piece in pieces:
         words = np.frombuffer(piece, np.int64)
-        # A kernel takes no memory that must not be written to.
+        # Kernels do not accept read-only arrays.
         seed = int(checksum(words if words.flags.writeable else words.copy(), seed))
     return seed
 
 
 def padding(size: int) -> int:
-    """How many bytes are missing to a multiple of eight."""
+    """Return the number of bytes up to the next multiple of eight."""
     return -size % WORD
 
 
 POPULATE_READ: Final = 22
-"""Linux' advice, from 5.14 on, by which pages are read as if they were looked at."""
+"""``MADV_POPULATE_READ`` (Linux 5.14): read pages as if they were accessed."""
 POISONED: Final = 133
-"""Linux' number for memory that has failed."""
+"""``EHWPOISON``: the memory has failed."""
 UNREADABLE: Final = (errno.EFAULT, errno.EIO, POISONED)
-"""What it ends in where to look would end the process. Who has no such advice, or no memory, looks."""
+"""Errors of the advice where an access would kill the process; other errors are ignored."""
 
 
-def read_in(data: Bytes) -> None:
-    """Have bytes be read that are mapped; OSError if they cannot be."""
+def prefault(data: Bytes) -> None:
+    """Read mapped pages into memory.
+
+    Raises:
+        OSError: If they cannot be read.
+    """
     base: Any = data
     while isinstance(base, np.ndarray):
         base = base.base
@@ -419,54 +432,57 @@ def read_in(data: Bytes) -> None:
             raise OSError(errno.EIO, os.strerror(errno.EIO)) from error
 
 
-LOADS: Final = "kpg-load-"
-"""How names of folders begin through which rows come."""
-OWNER: Final = ".owner"
-"""The file that names the machine of a folder's process, which has it locked for as long as it lives."""
+LOAD_FOLDER_PREFIX: Final = "kpg-load-"
+"""Prefix of folders through which rows are loaded."""
+OWNER_FILE: Final = ".owner"
+"""File that names the host of a folder's process, which locks it for its whole life."""
 
 
-class Scratch(tempfile.TemporaryDirectory[str]):
-    """A folder whose name begins with ``prefix``, among those of ``directory`` or of the system."""
+class ScratchFolder(tempfile.TemporaryDirectory[str]):
+    """A temporary folder whose name begins with ``prefix``, in ``directory`` or the system's folder."""
 
     def __init__(self, prefix: str, directory: str | None = None) -> None:
-        sweep(Path(directory or tempfile.gettempdir()), prefix)
+        remove_abandoned(Path(directory or tempfile.gettempdir()), prefix)
         super().__init__(prefix=prefix, dir=directory, ignore_cleanup_errors=True)
-        self._let_go = weakref.finalize(self, os.close, _owned(Path(self.name)))
+        self._release_lock = weakref.finalize(self, os.close, _lock_owner_file(Path(self.name)))
 
     def cleanup(self) -> None:
-        """Give it up; twice is allowed."""
+        """Remove the folder; calling it twice is allowed."""
         super().cleanup()
-        self._let_go()
+        self._release_lock()
 
 
-def sweep(directory: Path, prefix: str) -> None:
-    """Give up the folders of processes of ours on this machine that are no more; others are let be."""
+def remove_abandoned(directory: Path, prefix: str) -> None:
+    """Remove such folders of this user whose processes, on this machine, have ended."""
     for folder in directory.glob(f"{prefix}*"):
         try:
-            found = folder.lstat()
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            status = folder.lstat()
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
                 continue
-            owner = os.open(folder / OWNER, os.O_RDONLY | os.O_NOFOLLOW)
+            owner = os.open(folder / OWNER_FILE, os.O_RDONLY | os.O_NOFOLLOW)
         except OSError:
-            continue  # it has just gone, or is being made
+            continue  # it has just been removed, or is being created
         try:
             fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.read(owner, 1000).decode(errors="replace") == socket.gethostname():
                 shutil.rmtree(folder, ignore_errors=True)
         except OSError:
-            pass  # its process lives
+            pass  # its process is alive
         finally:
             os.close(owner)
 
 
-def _owned(folder: Path) -> int:
-    """Lock a folder's file before it has its name: one that is there and not locked is a dead process'."""
-    path = folder / f"{OWNER}.new"
+def _lock_owner_file(folder: Path) -> int:
+    """Create and lock the owner file before it gets its name.
+
+    So an existing unlocked file is that of a dead process.
+    """
+    path = folder / f"{OWNER_FILE}.new"
     owner = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.write(owner, socket.gethostname().encode())
-        path.rename(folder / OWNER)
+        path.rename(folder / OWNER_FILE)
     except OSError:
-        pass  # a file system without locks: nobody takes the folder for a dead process'
+        pass  # without locks and without this file, no process removes the folder
     return owner

@@ -1,1 +1,1 @@
-"""Base tables: row stores with rowids, key indexes, row groups, vacuum, and past epochs."""
+"""Base tables: row stores with rowids, key indexes, row groups, vacuum, and history."""

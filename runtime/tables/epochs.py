@@ -1,4 +1,4 @@
-"""Epochs of tables: close an epoch, read live rows as of one, and replay logged changes on open."""
+"""Epochs of tables: closing epochs, reads as of an epoch, and replay of logged changes."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.errors import InternalError
 from kpg.runtime.kernels import rowgroups as kernels
-from kpg.runtime.tables.table import NO_KEY, Change, Closed, Savepoint, Table
+from kpg.runtime.tables.table import NO_KEY, Change, EpochChanges, Savepoint, Table
 
 Words = NDArray[np.int64]
 
@@ -16,14 +16,14 @@ Words = NDArray[np.int64]
 NONE: Final[Words] = np.empty(0, np.int64)
 
 
-def replay(table: Table, gone: Words, rowids: Words, words: Words) -> None:
-    """Delete rows and append rows, under the rowids that they had, without asking whether that may be.
+def replay(table: Table, deleted: Words, rowids: Words, words: Words) -> None:
+    """Delete rows and append rows under their original rowids, without constraint checks.
 
-    ``rowids`` ascend, none below ``table.count``; those between that are not given are of dead rows.
+    ``rowids`` ascend from ``table.count`` on; the gaps between them become dead rows.
     """
     with table._interrupt:
-        if gone.shape[0]:
-            table._delete(gone)
+        if deleted.shape[0]:
+            table._delete(deleted)
         if rowids.shape[0]:
             _append(table, rowids, words)
 
@@ -43,79 +43,87 @@ def _append(table: Table, rowids: Words, words: Words) -> None:
         table.groups.reserve(end, start)
     index = table._key
     key, highest, known = NO_KEY if index is None else (index.key, index.highest.copy(), index.known)
-    required = np.zeros_like(table._required)
+    required = np.zeros_like(table._required_columns)
     words = np.ascontiguousarray(words)
     kernels.append(table.groups.directory, words, start, required, key, highest, known)
     if index is not None:
-        # The index itself catches up when it is asked.
+        # The index itself catches up at its next use.
         index.highest, index.known = highest, 1
     kernels.kill(table.groups.directory, end, dead)
     table.count = end
-    table.touched[table] = None
-    table.dead += dead.shape[0]
+    table.touched_tables[table] = None
+    table.dead_rows += dead.shape[0]
     table._deletions.append(dead)
     if dead.shape[0]:
-        table._untold.append(dead)  # what is told next is not all that came
-    for one in table._unique:
-        one.insert(rowids, start, table.rows)
+        table._undrained_deletions.append(dead)  # so that the next drain does not report dead rowids
+    for unique_index in table._unique:
+        unique_index.insert(rowids, start, table.rows)
     if table._bag:
         table._bag.insert(rowids, end, table.rows)
 
 
-def drain_all(touched: dict[Table, None], epoch: int, closed: list[Closed]) -> bool:
-    """Take the pending changes of tables as those of an epoch; whether there are any."""
-    if not touched:
+def drain_tables(touched_tables: dict[Table, None], epoch: int, epoch_changes: list[EpochChanges]) -> bool:
+    """Add the tables' pending changes to ``epoch_changes``; return whether there are any."""
+    if not touched_tables:
         return False
-    before = len(closed)
-    for table in touched:
+    before = len(epoch_changes)
+    for table in touched_tables:
         if changes := table.drain():
-            closed.append(Closed(epoch, table.name, changes))
-    touched.clear()
-    return len(closed) > before
+            epoch_changes.append(EpochChanges(epoch, table.name, changes))
+    touched_tables.clear()
+    return len(epoch_changes) > before
 
 
-def close_each(
-    table: Table, first: int, counts: Sequence[int], gone: Words | None, closed: list[Closed]
+def close_separately(
+    table: Table, first: int, counts: Sequence[int], deleted: Words | None, epoch_changes: list[EpochChanges]
 ) -> int:
-    """Add an epoch, from ``first`` on, for each count of rows and each row ``gone`` (-1: none); the next one.
+    """Close one epoch per row count and deleted row (-1: none), from ``first`` on; return the next epoch.
 
-    The rows came last, all of them are there, rows that went were there before, and nothing else of the table
-    is pending.
+    The inserted rows are the newest and all live, the deleted ones existed before, and the table has no
+    other pending changes.
     """
     *_, change = table.drain()
     start, epoch = 0, first
     for place, count in enumerate(counts):
-        changes = [] if gone is None or gone[place] < 0 else [Change(gone[place : place + 1], -1)]
+        changes = [] if deleted is None or deleted[place] < 0 else [Change(deleted[place : place + 1], -1)]
         if count:
             changes.append(Change(change.rowids[start : start + count], 1))
-        closed.append(Closed(epoch, table.name, changes))
+        epoch_changes.append(EpochChanges(epoch, table.name, changes))
         start += count
         epoch += 1
     return epoch
 
 
-def close_together(
-    table: Table, first: int, counts: Sequence[int], _: Words | None, closed: list[Closed]
+def close_as_one(
+    table: Table, first: int, counts: Sequence[int], _: Words | None, epoch_changes: list[EpochChanges]
 ) -> int:
-    """As :func:`close_each` where nobody can tell the epochs apart: the last has all that has changed."""
-    closed.append(Closed(first + len(counts) - 1, table.name, table.drain()))
+    """Close the same epochs as :func:`close_separately`, with all changes in the last one.
+
+    For tables whose readers do not distinguish these epochs.
+    """
+    epoch_changes.append(EpochChanges(first + len(counts) - 1, table.name, table.drain()))
     return first + len(counts)
 
 
-def changed_since(points: Iterable[tuple[Table, Savepoint]]) -> list[tuple[str, Words, Words, Words]]:
-    """Of tables that have changed since a savepoint, rowids that went, those that came, and their rows."""
-    found = []
+def table_changes_since(points: Iterable[tuple[Table, Savepoint]]) -> list[tuple[str, Words, Words, Words]]:
+    """Return, for each table changed since a savepoint, (name, deleted rowids, new rowids, new rows)."""
+    result = []
     for table, point in points:
-        deleted, inserted = table.changed_since(point)
+        deleted, inserted = table.changes_since(point)
         if deleted.size or inserted.size:
-            found.append((table.name, deleted, inserted, table.read(inserted)))
-    return found
+            result.append((table.name, deleted, inserted, table.read(inserted)))
+    return result
 
 
-def live_then(table: Table, epoch: int, *, own: bool) -> Words:
-    """Rowids of the rows that were live after an epoch; ``own``: as pending changes leave them."""
-    if not own:
-        return table.live_then(epoch)
-    assert table.past is not None
-    count, gone = table.past.at(epoch)
-    return np.concatenate((table._with_deleted(count, gone), table.groups.live(table._told, table.count)))
+def live_as_of(table: Table, epoch: int, *, reads_pending: bool) -> Words:
+    """Return the rowids that were live after an epoch.
+
+    With ``reads_pending``, pending changes are applied.
+    """
+    if not reads_pending:
+        return table.live_as_of(epoch)
+    assert table.history is not None
+    count, deleted = table.history.state_at(epoch)
+    return np.concatenate(
+        (table._with_deleted(count, deleted), table.groups.live(table._drained_count, table.count))
+    )

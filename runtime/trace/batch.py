@@ -25,26 +25,30 @@ from kpg.runtime.trace.updates import Updates
 Words = NDArray[np.int64]
 
 
-SMALL: Final = 64
-"""Batches of up to so many rows are searched without a directory."""
+MAX_ROWS_WITHOUT_DIRECTORY: Final = 64
+"""Batches of at most this many rows are searched without a directory."""
 
 ROWS_PER_PROBE: Final = 128
-"""A directory is built once a batch has been probed one time for so many rows that it holds."""
+"""A directory is built once a batch has had one probe for every ``ROWS_PER_PROBE`` of its rows."""
 
 ROWS_PER_BUCKET: Final = 4
-"""A bucket is a cache line or less, and a directory at most a quarter of its column."""
+"""Average rows of a bucket.
+
+A bucket fits a cache line, and a directory takes at most a quarter of its column.
+"""
 
 NEVER: Final = 2**63 - 1
+"""Number of probes that is never reached."""
 
 
 class Directory:
-    """Positions of the buckets of a sorted column, built in steps (see ``runtime/kernels/directory.py``)."""
+    """Bucket offsets of a sorted column, built incrementally (see ``runtime/kernels/directory.py``)."""
 
     __slots__ = ("_column", "_state", "bounds", "offsets")
 
     def __init__(self, column: Words) -> None:
         n = column.shape[0]
-        # The range that holds nearly all rows: a NULL or an outlier must not widen the buckets.
+        # Ignore the ends of the range: a NULL or an outlier must not widen the buckets.
         start = int(np.searchsorted(column, -(2**63) + 2))
         start, end = (start, n) if start < n else (0, n)
         margin = (end - start) // 1024
@@ -60,27 +64,29 @@ class Directory:
         self._state: Words = np.array([start, 0, end], np.int64)
 
     @classmethod
-    def known(cls, column: Words, bounds: Words, offsets: NDArray[np.int32]) -> "Directory":
-        """One that is complete, as it was made before."""
+    def from_arrays(cls, column: Words, bounds: Words, offsets: NDArray[np.int32]) -> "Directory":
+        """Return a complete directory with existing arrays."""
         directory = cls.__new__(cls)
         directory.bounds, directory.offsets, directory._column = bounds, offsets, column
         directory._state = np.zeros(3, np.int64)
         return directory
 
     def build(self, limit: int) -> int:
-        """Spend at most ``limit`` rows of work; returns the rows spent, less than limit when done."""
+        """Do at most ``limit`` rows of work and return the rows done; fewer than ``limit`` when complete."""
         before = int(self._state[0])
         kernels.fill_directory(self._column, self.bounds, self.offsets, self._state, limit)
         return int(self._state[0]) - before
 
     @property
-    def complete(self) -> bool:
-        """Whether it can be used."""
+    def is_complete(self) -> bool:
+        """Whether all buckets are filled; lookups may use only a complete directory."""
         return bool(self._state[0] == self._state[2])
 
 
 class Batch:
-    """Updates sorted by (row, time), each pair once, no diff 0; shapes as in ``Updates``; immutable."""
+    """Immutable updates sorted by (row, time), each pair once, no diff 0; shapes as in
+    ``UpdateGenerator``.
+    """
 
     __slots__ = (
         "_address",
@@ -116,7 +122,7 @@ class Batch:
 
     @classmethod
     def build(cls, updates: Updates, lower: Antichain, upper: Antichain) -> "Batch":
-        """The batch of ``updates`` in any order; nothing is compacted yet, so ``since`` is the minimum."""
+        """Return the batch of ``updates`` in any order, uncompacted: ``since`` is the minimum."""
         return cls(updates.consolidate(), lower, upper, Antichain.minimum(updates.depth))
 
     def __len__(self) -> int:
@@ -142,27 +148,27 @@ class Batch:
 
     @property
     def latest(self) -> Time:
-        """An upper bound of all times, the least if it was not carried over a merge."""
+        """Upper bound of all times; the least one unless a merge has computed it."""
         if self._latest is None:
             self._latest = tuple(self.description[layout.LATEST :].tolist())
         return self._latest
 
     @property
     def description(self) -> Words:
-        """What kernels know of this batch, ``int64[LATEST + depth]``; see ``kernels.layout``."""
+        """Description of this batch for kernels, ``int64[LATEST + depth]``; see ``kernels.layout``."""
         if self._description is None:
             description = np.empty(layout.LATEST + self.time.shape[0], np.int64)
-            known = self._latest is not None
-            if known:
+            has_latest = self._latest is not None
+            if has_latest:
                 description[layout.LATEST :] = self._latest
-            self._address = kernels.describe(self.data, self.time, self.diff, known, description)
+            self._address = kernels.describe(self.data, self.time, self.diff, has_latest, description)
             self._description = description
             self._describe_directory()
         return self._description
 
     @property
     def address(self) -> int:
-        """The address of the description; of use while this batch is alive."""
+        """Address of the description, valid while this batch is alive."""
         if self._description is None:
             _ = self.description
         return self._address
@@ -176,7 +182,7 @@ class Batch:
             description[layout.BOUNDS : layout.BOUNDS + 3] = directory.bounds
             description[layout.ENOUGH] = NEVER
         else:
-            never = n <= SMALL or n >= 2**31 or not self.data.shape[0]
+            never = n <= MAX_ROWS_WITHOUT_DIRECTORY or n >= 2**31 or not self.data.shape[0]
             description[layout.ENOUGH] = NEVER if never else -(-n // ROWS_PER_PROBE)
 
     @property
@@ -187,41 +193,41 @@ class Batch:
 
     @property
     def probes(self) -> int:
-        """How many rows have been looked up here one by one."""
+        """Number of rows that lookups have searched here."""
         return 0 if self._description is None else int(self._description[layout.PROBES])
 
     @property
-    def searched(self) -> bool:
-        """Whether enough rows have been looked up here for a directory to pay."""
+    def needs_directory(self) -> bool:
+        """Whether lookups have searched enough rows for a directory to pay, or have one already."""
         return self._directory is not None or self.probes * ROWS_PER_PROBE >= len(self)
 
     @property
     def directory(self) -> Directory | None:
-        """What lookups go through, if there is one."""
+        """Directory for lookups, or None."""
         return self._directory
 
     @property
     def has_directory(self) -> bool:
-        """Whether lookups go through a directory."""
+        """Whether lookups use a directory."""
         return self._directory is not None
 
-    def covering(self, lower: Antichain, upper: Antichain) -> "Batch":
-        """The same contents between wider frontiers, when nothing happened in between."""
+    def with_frontiers(self, lower: Antichain, upper: Antichain) -> "Batch":
+        """Return the same contents between wider frontiers, which add no updates."""
         batch = Batch(self.updates, lower, upper, self.since, self._latest)
         batch._directory = self._directory
         if self._description is not None:
-            # A copy: a directory that one of the two builds later goes with that one.
+            # A copy: each of the two batches may build its own directory later.
             batch._description = self._description.copy()
             batch._address = batch._description.ctypes.data
         return batch
 
     def build_directory(self) -> None:
-        """Make lookups cheap from now on."""
+        """Build the directory now, for faster lookups."""
         directory = Directory(self.data[0])
         directory.build(len(self))
-        self.install(directory)
+        self.install_directory(directory)
 
-    def install(self, directory: Directory) -> None:
+    def install_directory(self, directory: Directory) -> None:
         """Use a complete directory of this batch's first column."""
         self._directory = directory
         if self._description is not None:
@@ -229,23 +235,23 @@ class Batch:
 
 
 class Layers(tuple[Batch, ...]):
-    """Batches, oldest first, as kernels take them."""
+    """Batches, oldest first, with their descriptions for kernels."""
 
     @cached_property
     def addresses(self) -> Words:
-        """The addresses of their descriptions, ``int64[layers]``; of use while this object is alive."""
+        """Addresses of the batches' descriptions, ``int64[layers]``; valid while this object is alive."""
         return np.array([batch.address for batch in self], np.int64)
 
     @cached_property
     def descriptions(self) -> Words:
-        """The beginnings of their descriptions, ``int64[layers, BEGINNING]``."""
+        """Prefixes of the batches' descriptions, ``int64[layers, BEGINNING]``."""
         table = np.empty((len(self), layout.BEGINNING), np.int64)
         for i, batch in enumerate(self):
             table[i] = batch.description[: layout.BEGINNING]
         return table
 
-    def followed_by(self, batch: Batch, description: Words) -> "Layers":
-        """These and one more, whose description this is as well."""
+    def with_batch(self, batch: Batch, description: Words) -> "Layers":
+        """Return these layers and one more batch, which has the given description."""
         layers = Layers((*self, batch))
         table = np.empty((len(self) + 1, layout.BEGINNING), np.int64)
         table[:-1] = self.descriptions
@@ -255,16 +261,16 @@ class Layers(tuple[Batch, ...]):
 
     @property
     def batches(self) -> "Layers":
-        """These: what look-ups go through in order (see ``Sought``)."""
+        """The layers themselves, as in ``LookupTarget``."""
         return self
 
     @property
     def head(self) -> None:
-        """No head is with them."""
+        """None: layers have no head."""
 
 
-class Sought:
-    """What look-ups of keys go through: sorted batches, then perhaps a tail and a head."""
+class LookupTarget:
+    """Everything that lookups by key search: sorted batches, then a tail and a head, if any."""
 
     __slots__ = ("addresses", "batches", "head", "tail")
 
@@ -272,18 +278,18 @@ class Sought:
         self.batches = batches
         self.tail = tail
         self.head = head
-        last = [one.address for one in (tail, head) if one is not None]
+        last = [part.address for part in (tail, head) if part is not None]
         self.addresses: Words = np.append(batches.addresses, np.array(last, np.int64))
 
     def __bool__(self) -> bool:
-        """Whether there are updates."""
+        """Return whether there are updates."""
         if self.batches or (self.head is not None and self.head.size):
             return True
         return self.tail is not None and self.tail.size > 0
 
 
-UNLIMITED = 1 << 62
-"""More rows than a group can have."""
+NO_LIMIT = 1 << 62
+"""Exceeds the number of rows of any group."""
 
 
 def collect(
@@ -296,22 +302,28 @@ def collect(
     limit: int | None = None,
     texts: Sequence[int] = (),
 ) -> tuple[Words, Words, Words, int]:
-    """Live rows of many groups: (rows int64[width, m], multiplicities, task of each row, updates walked).
+    """Return the live rows of many groups.
 
-    Task i reads the group ``prefix[:, i]`` accumulated at ``times[:, i]`` over the first
-    ``visible_layers[i]`` layers; rows come in the order of the trace, clipped to ``skip`` and ``limit``, or,
-    with ``texts``, followed by all that may be before the last (then ``skip`` must be 0). These are, for each
-    text that rows are ordered by, the column after its words: equal words of long texts do not tell which is
-    before which (``ExactOrder``).
+    The result is (rows int64[width, m], multiplicities, task of each row, updates read). Task i reads
+    the group ``prefix[:, i]`` accumulated at ``times[:, i]`` over the first ``visible_layers[i]``
+    layers. Rows are in the order of the trace, clipped to ``skip`` and ``limit``. With ``texts``,
+    ``skip`` must be 0, and rows that may sort before the last one follow. ``texts`` has, for each text
+    in the sort order, the column after its prefix words: equal prefix words of long texts leave their
+    order open (``ExactOrder``).
     """
     tasks, description = visible_layers.shape[0], layers.descriptions
-    bound = UNLIMITED if limit is None else limit
-    reading = np.array((0, 0, 0, 0, skip, bound, len(texts), *texts))
-    out: Words = np.empty((width + 2, max(64, tasks * min(bound, 4))), np.int64)
+    max_rows = NO_LIMIT if limit is None else limit
+    reading = np.array((0, 0, 0, 0, skip, max_rows, len(texts), *texts))
+    out: Words = np.empty((width + 2, max(64, tasks * min(max_rows, 4))), np.int64)
     while kernels_collect.collect(description, prefix, times, visible_layers, reading, out) < tasks:
-        out = _doubled(out)
-    written, walked = reading.item(kernels_collect.WRITTEN), reading.item(kernels_collect.WALKED)
-    return np.ascontiguousarray(out[:width, :written]), out[width, :written], out[width + 1, :written], walked
+        out = _double_room(out)
+    written, updates_read = reading.item(kernels_collect.WRITTEN), reading.item(kernels_collect.WALKED)
+    return (
+        np.ascontiguousarray(out[:width, :written]),
+        out[width, :written],
+        out[width + 1, :written],
+        updates_read,
+    )
 
 
 def differences(
@@ -324,56 +336,58 @@ def differences(
     skip: int = 0,
     limit: int | None = None,
 ) -> tuple[Words, Words, Words, int]:
-    """Mixed differences of groups' windows: (rows int64[width, m], diffs, task of each, walked in vain).
+    """Return mixed differences of groups' windows.
 
-    Task i is the group ``prefix[:, groups[i]]`` at epoch ``times[0][i]``, rounds ``times[1]``; prefixes and
-    groups ascend. ``corners`` are offsets ``int64[depth, c]`` from that time, with their signs. Each row
-    comes once for each task, in the order of the trace. The last result counts updates of rows that were not.
+    The result is (rows int64[width, m], diffs, task of each row, wasted reads). Task i is the group
+    ``prefix[:, groups[i]]`` at epoch ``times[0][i]`` and rounds ``times[1]``; prefixes and groups
+    ascend. ``corners`` are offsets ``int64[depth, c]`` from that time, with their signs. Each row
+    appears once for each task, in the order of the trace. Wasted reads are updates of rows that are not
+    live.
     """
     epochs, rounds = times
     tasks, description = groups.shape[0], layers.descriptions
-    bound = UNLIMITED if limit is None else limit
+    bound = NO_LIMIT if limit is None else limit
     reading = np.array((0, 0, 0, 0, skip, bound, 0, layers[0].time.shape[0], *rounds.tolist()))
     out: Words = np.empty((width + 2, 2 * tasks + 64), np.int64)
     while kernels_collect.differences(description, prefix, groups, epochs, *corners, reading, out) < tasks:
-        out = _doubled(out)
+        out = _double_room(out)
     _, written, walked, live, *_ = reading.tolist()
     rows = np.ascontiguousarray(out[:width, :written])
     return rows, out[width, :written], out[width + 1, :written], walked - live
 
 
 def later_rounds(layers: Layers, prefix: Words, rounds: Words) -> tuple[Words, Words]:
-    """The distinct least upper bounds of ``rounds`` and those of the updates of many groups, where later.
+    """Return the distinct later least upper bounds of ``rounds`` and the update times of many groups.
 
-    In a loop that is not nested, of each group the first. ``prefix int64[group, n]``, layers of one depth (at
-    least one). Returns (rounds ``int64[len(rounds), m]``, group of each, ascending).
+    For a loop that is not nested, only each group's first. ``prefix int64[group, n]``; at least one
+    layer, all of one depth. Returns (rounds ``int64[len(rounds), m]``, group of each, ascending).
     """
     tasks, description = prefix.shape[1], layers.descriptions
     reading = np.array((0, 0, 0, 0, 0, 0, 0, layers[0].time.shape[0]))
     out: Words = np.empty((rounds.shape[0] + 1, 4 * tasks + 65), np.int64)
     while kernels_collect.later_rounds(description, prefix, rounds, reading, out) < tasks:
-        out = _doubled(out)
+        out = _double_room(out)
     written = reading.item(kernels_collect.WRITTEN)
     return out[:-1, :written], out[-1, :written]
 
 
 def group_times(layers: Layers, prefix: Words, closed: int) -> tuple[Words, Words]:
-    """The distinct times of the updates of many groups: (times int64[depth, m], group of each, ascending).
+    """Return the distinct times of the updates of many groups.
 
-    ``prefix int64[group, n]``, layers of one depth (at least one layer); epochs before ``closed`` appear
-    as ``closed - 1``.
+    The result is (times int64[depth, m], group of each, ascending). ``prefix int64[group, n]``; at
+    least one layer, all of one depth. Epochs before ``closed`` appear as ``closed - 1``.
     """
     tasks, description = prefix.shape[1], layers.descriptions
     reading = np.zeros(kernels_collect.WRITTEN + 1, np.int64)
     out: Words = np.empty((layers[0].time.shape[0] + 1, 4 * tasks + 65), np.int64)
     while kernels_collect.group_times(description, prefix, closed, reading, out) < tasks:
-        out = _doubled(out)
+        out = _double_room(out)
     written = reading.item(kernels_collect.WRITTEN)
     return np.ascontiguousarray(out[:-1, :written]), out[-1, :written]
 
 
-def _doubled(out: Words) -> Words:
-    """What a kernel has written, with as much room again."""
+def _double_room(out: Words) -> Words:
+    """Return a copy of a kernel's output with twice the room."""
     grown: Words = np.empty((out.shape[0], 2 * out.shape[1]), np.int64)
     grown[:, : out.shape[1]] = out
     return grown

@@ -1,13 +1,13 @@
 """The newest updates of a trace, which follow all its batches: an unsorted head or a sorted tail.
 
-Small steps append here, so that a step costs only its own rows. One of the two is in use at a time. When it
-is large it is *sealed* into a batch, like the batches that large steps make.
+Small steps append here, so that a step costs only its own rows. One of the two is in use at a time.
+When it is large it is *sealed* into a batch, like the batches that large steps make.
 
 * :class:`Head`: unsorted updates. Lookups find rows by a hash of their first columns, newest first.
-* :class:`Tail`: up to ``MOST_IN_TAIL`` sorted updates, for traces that are read in order. A step copies the
-  tail in one call; at that size this costs less than the call, and less than making, searching and merging a
-  batch.
-* :class:`Ends`: the frontier after each step in the head or tail.
+* :class:`Tail`: up to ``MOST_IN_TAIL`` sorted updates, for traces that are read in order. A step
+  copies the tail in one call; at that size this costs less than the call, and less than making,
+  searching and merging a batch.
+* :class:`StepEnds`: the frontier after each step in the head or tail.
 * :class:`Recent`: owns the two and decides when they are sealed.
 """
 
@@ -31,15 +31,15 @@ from kpg.runtime.trace.updates import ONE, Updates
 Words = NDArray[np.int64]
 
 
-NEVER: Final = 1 << 62
-"""Stands for the last frontier; times are below it (``runtime.executor.MAX_TIME``)."""
+NEVER_TIME: Final = 1 << 62
+"""Time that represents the last frontier; times are below it (``runtime.executor.MAX_TIME``)."""
 
 
-class Ends:
-    """For each step, oldest first, the frontier that it led to and how many updates there were then.
+class StepEnds:
+    """For each step, oldest first, the frontier after it and the number of updates then.
 
-    They are two words where times have one coordinate: a head has up to a hundred thousand of them, which as
-    objects take 25 MB, and which every collection of garbage looks at.
+    With one time coordinate they are two words. A head has up to a hundred thousand of them; as objects
+    they would take 25 MB and slow every garbage collection.
     """
 
     __slots__ = ("_sizes", "_times", "_uppers")
@@ -50,79 +50,85 @@ class Ends:
         self._uppers: list[Antichain] = []
 
     def append(self, upper: Antichain, size: int) -> None:
-        """A step led to a frontier, and to so many updates."""
+        """Add the frontier after a step and the number of updates then."""
         if self._times is None:
             self._uppers.append(upper)
         else:
             elements = upper.elements
-            self._times.append(elements[0][0] if elements else NEVER)
+            self._times.append(elements[0][0] if elements else NEVER_TIME)
         self._sizes.append(size)
 
-    def truncate(self, held: int) -> None:
-        """Forget the steps that led to more updates."""
+    def truncate(self, size: int) -> None:
+        """Remove the steps after which there were more updates than ``size``."""
         count = len(self._sizes)
-        while count and self._sizes[count - 1] > held:
+        while count and self._sizes[count - 1] > size:
             count -= 1
         for ends in (self._sizes, self._uppers if self._times is None else self._times):
             del ends[count:]
 
-    def at(self, frontier: Antichain) -> list[int]:
-        """How many updates there were after steps that led to a frontier, in order."""
+    def sizes_at(self, frontier: Antichain) -> list[int]:
+        """Return the numbers of updates after the steps that ended at ``frontier``, in order."""
         if self._times is None:
             return [size for upper, size in zip(self._uppers, self._sizes, strict=True) if upper == frontier]
-        time = frontier.elements[0][0] if frontier.elements else NEVER
-        return [size for one, size in zip(self._times, self._sizes, strict=True) if one == time]
+        time = frontier.elements[0][0] if frontier.elements else NEVER_TIME
+        return [size for step_time, size in zip(self._times, self._sizes, strict=True) if step_time == time]
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all steps."""
         self.truncate(-1)
 
     @property
     def words(self) -> tuple[Words, Words] | None:
-        """All of it as times and sizes, for :meth:`adopt`; None if times have more coordinates than one."""
+        """Times and sizes as arrays, for :meth:`adopt_words`; None for times of several coordinates."""
         if self._times is None:
             return None
         return np.array(self._times, np.int64), np.array(self._sizes, np.int64)
 
-    def adopt(self, times: Words, sizes: Words) -> None:
-        """Have what another one had as words."""
+    def adopt_words(self, times: Words, sizes: Words) -> None:
+        """Set the contents from another object's ``words``."""
         self._times, self._sizes = array("q", times.tobytes()), array("q", sizes.tobytes())
 
     @property
     def pairs(self) -> tuple[tuple[tuple[Time, ...], int], ...]:
-        """All of it, for :meth:`restore`: elements of frontiers, and sizes; no times with one coordinate."""
+        """Elements of frontiers with sizes, for :meth:`restore`; empty for times of one coordinate."""
         return tuple(zip([upper.elements for upper in self._uppers], self._sizes, strict=True))
 
     def restore(self, pairs: Iterable[tuple[tuple[Time, ...], int]]) -> None:
-        """Have what another one had as pairs."""
+        """Set the contents from another object's ``pairs``."""
         self.clear()
         for elements, size in pairs:
-            self.append(Antichain.known(elements), size)
+            self.append(Antichain.of_minimal(elements), size)
 
 
 Slots = NDArray[np.int32]
 
 FIRST: Final = 64
-"""Rows for which there is room at first: most traces of a program's rules stay small."""
+"""Rows for which a head has room at first; most traces of a program's rules stay small."""
 
 MOST: Final = 1 << 17
-"""Rows at which a head is sealed. A row then goes through seven merges less than one that came in a batch of
-a thousand, and look-ups see fewer batches: steps of a thousand rows are up to a fifth faster than with a
-quarter of it. Sorting it stalls a step by 5 ms, with five columns by 7, once in so many rows."""
+"""Rows at which a head is sealed.
+
+A row then takes part in seven merges fewer than one of a batch of a thousand, and lookups see fewer
+batches: steps of a thousand rows are up to a fifth faster than with a quarter of this. Sorting the
+head stalls a step by 5 ms, with five columns by 7 ms.
+"""
 
 
 class Head:
-    """Up to ``MOST`` updates of rows of ``width`` columns at times of ``depth`` coordinates."""
+    """Up to ``MOST`` updates of rows of ``width`` columns at times of ``depth`` coordinates.
 
-    __slots__ = ("_arrays", "_room", "address", "description", "hashed", "size")
+    ``hash_columns`` is the number of leading columns that are hashed.
+    """
 
-    def __init__(self, width: int, depth: int, hashed: int) -> None:
+    __slots__ = ("_arrays", "_room", "address", "description", "hash_columns", "size")
+
+    def __init__(self, width: int, depth: int, hash_columns: int) -> None:
         self.description: Words = np.zeros(layout.LATEST + depth, np.int64)
         self.address = self.description.ctypes.data
         self.description[layout.WIDTH] = width
         self.description[layout.DEPTH] = depth
         self.description[layout.TIME_STRIDE] = self.description[layout.DIFF_STRIDE] = 1
-        self.hashed = self.description[layout.HASHED] = min(max(1, hashed), width)
+        self.hash_columns = self.description[layout.HASHED] = min(max(1, hash_columns), width)
         self.size = 0
         self._arrays: tuple[Words, Words, Words, Slots, Slots]
         self._make_room(FIRST)
@@ -131,7 +137,7 @@ class Head:
         return self.size
 
     def _make_room(self, room: int) -> None:
-        """Arrays for so many rows, a power of two, with those that there are."""
+        """Allocate arrays for ``room`` rows, a power of two, and copy the existing rows."""
         description, size = self.description, self.size
         data = np.empty((description[layout.WIDTH], room), np.int64)
         time = np.empty((description[layout.DEPTH], room), np.int64)
@@ -143,10 +149,10 @@ class Head:
                 old_time[:, :size],
                 old_diff[:size],
             )
-        self._take(data, time, diff)
+        self._set_arrays(data, time, diff)
 
-    def _take(self, data: Words, time: Words, diff: Words) -> None:
-        """Have these arrays, with the rows that they hold."""
+    def _set_arrays(self, data: Words, time: Words, diff: Words) -> None:
+        """Use these arrays, with the rows that they hold."""
         description, room = self.description, diff.shape[0]
         slots, links = np.empty(room, np.int32), np.empty(room, np.int32)
         self._arrays = data, time, diff, slots, links
@@ -160,21 +166,21 @@ class Head:
         description[layout.STRIDE] = room
         kernels.rehash(description)
 
-    def adopt(self, data: Words, time: Words, diff: Words, size: int) -> None:
-        """Have these arrays, of which the first ``size`` rows are in use, as another head had them.
+    def adopt_arrays(self, data: Words, time: Words, diff: Words, size: int) -> None:
+        """Use the arrays of another head, whose first ``size`` rows are in use.
 
-        Their number of diffs other than 1 and their latest time are for the caller to set.
+        The caller sets the number of diffs other than 1 and the latest time.
         """
         self.size = self.description[layout.ROWS] = size
-        self._take(data, time, diff)
+        self._set_arrays(data, time, diff)
 
     @property
     def arrays(self) -> tuple[Words, Words, Words]:
-        """Rows, times and diffs, with room for more."""
+        """Rows, times and diffs, including unused room."""
         return self._arrays[:3]
 
     def append(self, updates: Updates) -> int:
-        """Take updates; ``kernels.FINE``, or why look-ups would have been cheaper in sorted batches."""
+        """Add updates and return ``kernels.FINE``, or why sorted batches would make lookups cheaper."""
         size = self.size + updates.data.shape[1]
         if size > self._room:
             self._make_room(1 << (size - 1).bit_length())
@@ -182,19 +188,19 @@ class Head:
         verdict: int = kernels.append(updates.data, updates.time, updates.diff, self.description)
         return verdict
 
-    def serve(self, columns: int) -> None:
-        """Have look-ups by so many columns, or more, find their rows by a hash."""
-        if 0 < columns < self.hashed:
-            self.hashed = self.description[layout.HASHED] = columns
+    def hash_prefix(self, columns: int) -> None:
+        """Hash few enough leading columns for lookups by ``columns`` columns or more."""
+        if 0 < columns < self.hash_columns:
+            self.hash_columns = self.description[layout.HASHED] = columns
             kernels.rehash(self.description)
 
     def truncate(self, size: int) -> None:
-        """Take back all updates but the first ``size``."""
+        """Remove all updates but the first ``size``."""
         kernels.truncate(self.description, size)
         self.size = size
 
     def clear(self) -> None:
-        """Forget all updates, and what look-ups cost."""
+        """Remove all updates and reset the costs of lookups."""
         description = self.description
         description[layout.ROWS] = description[layout.COUNTS] = 0
         description[layout.PROBES] = description[layout.VISITED] = description[layout.VAIN] = 0
@@ -202,14 +208,14 @@ class Head:
         self.size = 0
 
     def updates(self, first: int = 0, last: int | None = None) -> Updates:
-        """A copy of the updates from position ``first`` to ``last``, in the order in which they came."""
+        """Return a copy of the updates from position ``first`` to ``last``, in order of arrival."""
         data, time, diff = self._arrays[:3]
         last = self.size if last is None else last
         counts = diff[first:last].copy() if self.description[layout.COUNTS] else ONE
         return Updates(data[:, first:last].copy(), time[:, first:last].copy(), counts)
 
     @property
-    def counts(self) -> bool:
+    def has_counts(self) -> bool:
         """Whether there is a diff other than 1."""
         return bool(self.description[layout.COUNTS])
 
@@ -228,8 +234,8 @@ class Tail:
         self.description: Words = np.zeros(layout.LATEST + depth, np.int64)
         self.address = self.description.ctypes.data
         self.spare: Words = np.empty(3, np.int64)
-        """The addresses of the side that is not the present one."""
-        # Each side: data, times, diffs.
+        """Addresses of the arrays of the unused side."""
+        # The two sides alternate: an insertion writes to the unused one. Each has data, times, diffs.
         self._width, self._depth = width, depth
         self._sides = [
             tuple(np.empty(rows * MOST_IN_TAIL, np.int64) for rows in (width, depth, 1)) for _ in range(2)
@@ -244,20 +250,20 @@ class Tail:
         self._first = description.item(layout.DIFF)
 
     def insert(self, updates: Updates) -> None:
-        """Take a step's or a round's updates, for which there must be room: of one later time, and sorted."""
+        """Add the sorted updates of a step or round, all at one later time; there must be room."""
         kernels_tail.insert(updates.data, updates.time, updates.diff, self.description, self.spare)
 
     @property
     def size(self) -> int:
-        """How many updates there are."""
+        """Number of updates."""
         return int(self.description[layout.ROWS])
 
     def clear(self) -> None:
-        """Forget all updates."""
+        """Remove all updates."""
         self.description[layout.ROWS] = self.description[layout.STRIDE] = 0
 
     def view(self) -> Updates:
-        """The updates where they are: for use before the step after next."""
+        """Return the updates without a copy; valid until the step after the next."""
         present, rows = self.description[layout.DIFF], self.size
         data, time, diff = self._sides[0 if present == self._first else 1]
         depth, width = self._depth, self._width
@@ -269,7 +275,7 @@ class Tail:
         )
 
     def updates(self) -> Updates:
-        """A copy of the updates."""
+        """Return a copy of the updates."""
         view = self.view()
         return Updates(view.data.copy(), view.time.copy(), view.diff.copy(), ordered=True)
 
@@ -279,32 +285,38 @@ class Tail:
         return sum(array.nbytes for side in self._sides for array in side)
 
 
-DIRECT: Final = 64
-"""So many steps go to the tail, or make a batch each, once somebody has read the trace in order."""
+ORDERED_STEPS: Final = 64
+"""Steps that bypass the head after a reader has read the trace in order."""
 
-CHURN: Final = 64
-"""A head of more rows is sealed once it outweighs all batches, if rows went: they may cancel. So is a loop's
-tail."""
+CHURN_ROWS: Final = 64
+"""Rows from which a head with retractions is sealed if it outweighs all batches, as they may cancel.
 
-OUTWEIGHING: Final = 6
-"""So many times the rows of the batches: a thousand rows all of which change in fourteen steps take a tenth
-longer with as many as they have, and a twentieth with three times. As many will do in loops: a group is read
-there at many times."""
+The same holds for a loop's tail.
+"""
 
-LARGE: Final = 1 << 13
-"""From so many rows on in its head a trace is sealed at twice the rows of its batches: what a row costs to be
-merged is little then, and what came and went is not kept for long."""
+OUTWEIGH_FACTOR: Final = 6
+"""A head outweighs the batches when it has this many times their rows.
 
-MOST_BEFORE_SEAL: Final = MOST_IN_TAIL
-"""From so many updates on a tail is sealed. It has memory for ``MOST_IN_TAIL``, which kernels write to."""
+With 1, a thousand rows that all change in fourteen steps take a tenth longer, with 3 a twentieth.
+Loops use 1: they read a group at many times.
+"""
+
+LARGE_HEAD_ROWS: Final = 1 << 13
+"""Rows from which a head is sealed at twice the rows of its batches.
+
+Merging a row costs little at this size, and cancelled rows do not stay long.
+"""
+
+MAX_TAIL_ROWS: Final = MOST_IN_TAIL
+"""Updates from which a tail is sealed. It has memory for ``MOST_IN_TAIL``, which kernels write to."""
 
 
-def room_in_tail(count: int) -> int:
-    """How many updates a tail may have that takes steps of so many: few, and what some of them bring."""
-    return min(max(FEW_IN_TAIL, STEPS_IN_TAIL * count), MOST_BEFORE_SEAL)
+def max_tail_rows(count: int) -> int:
+    """Return how many updates a tail may have when steps bring ``count`` each."""
+    return min(max(FEW_IN_TAIL, STEPS_IN_TAIL * count), MAX_TAIL_ROWS)
 
 
-class Place(enum.Enum):
+class Destination(enum.Enum):
     """Where the updates of a step go."""
 
     HEAD = enum.auto()
@@ -313,7 +325,7 @@ class Place(enum.Enum):
 
 
 class Piece(NamedTuple):
-    """Updates that make one batch, up to ``upper``; ``final`` if no rollback takes them away."""
+    """Updates that become one batch, up to ``upper``; ``final`` if no rollback can remove them."""
 
     updates: Updates
     upper: Antichain
@@ -321,30 +333,30 @@ class Piece(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What a trace was when it was marked: ``position`` among the pending batches."""
+    """State of a trace when it was marked; ``position`` is an index into the pending batches."""
 
     number: int
     position: int
     upper: Antichain
     inserted_rows: int
-    owed: int
-    held: int
+    owed_rows: int
+    head_rows: int
     """Rows in the head."""
 
 
 class Recent:
-    """The head and the tail of a trace, and when they are to be sealed."""
+    """The head and the tail of a trace, and the decision when to seal them."""
 
     __slots__ = (
         "_depth",
-        "_outweighing",
+        "_outweigh_factor",
         "_width",
-        "churned_at",
-        "crowded",
-        "direct",
         "ends",
         "head",
+        "is_crowded",
         "lower",
+        "next_churn_check",
+        "ordered_steps",
         "tail",
     )
 
@@ -353,18 +365,18 @@ class Recent:
         self.head = Head(width, depth, key)
         self.tail: Tail | None = None
         self.lower = Antichain.minimum(depth)
-        """Where what is here begins."""
-        self.crowded = False
-        """Whether it is to be sealed after the step."""
-        self.direct = 0
-        """So many steps will not go to the head."""
-        self.ends = Ends(depth)
-        self.churned_at = CHURN
-        self._outweighing = OUTWEIGHING if depth == 1 else 1
+        """Lower frontier of the updates here."""
+        self.is_crowded = False
+        """Whether to seal after the step."""
+        self.ordered_steps = 0
+        """Remaining steps that bypass the head."""
+        self.ends = StepEnds(depth)
+        self.next_churn_check = CHURN_ROWS
+        self._outweigh_factor = OUTWEIGH_FACTOR if depth == 1 else 1
 
     @property
     def size(self) -> int:
-        """Updates in either."""
+        """Number of updates in the head and the tail."""
         return self.head.size if self.tail is None else self.head.size + self.tail.size
 
     @property
@@ -372,100 +384,103 @@ class Recent:
         """Bytes of the arrays."""
         return self.head.nbytes + (self.tail.nbytes if self.tail is not None else 0)
 
-    def place(self, count: int) -> Place:
-        """Where so many updates of a step go, if nobody else reads the trace: room is not asked for."""
+    def choose_destination(self, count: int) -> Destination:
+        """Return where ``count`` updates of a step go if there is one reader, without checking for room."""
         if count > SMALL_STEP:
-            return Place.BATCH
-        if not self.direct:
-            return Place.HEAD
-        return Place.TAIL if count <= SMALL_FOR_TAIL else Place.BATCH
+            return Destination.BATCH
+        if not self.ordered_steps:
+            return Destination.HEAD
+        return Destination.TAIL if count <= SMALL_FOR_TAIL else Destination.BATCH
 
     def has_room(self, count: int) -> bool:
-        """Whether so many updates more have a place where they would go."""
-        if self.direct:
-            return self.tail is None or self.tail.size + count <= room_in_tail(count)
+        """Return whether the destination has room for ``count`` more updates."""
+        if self.ordered_steps:
+            return self.tail is None or self.tail.size + count <= max_tail_rows(count)
         return self.head.size + count <= MOST
 
     @property
     def is_mixed(self) -> bool:
-        """Whether there are updates where others do not go any more."""
-        if self.direct:
+        """Whether there are updates in the head or tail that is not the current destination."""
+        if self.ordered_steps:
             return self.head.size > 0
         return self.tail is not None and self.tail.size > 0
 
-    def add(self, updates: Updates, before: Antichain, upper: Antichain, batched: Callable[[], int]) -> None:
-        """Take a small step's updates, from ``before`` up to ``upper``; ``batched`` counts rows in batches.
+    def add(
+        self, updates: Updates, before: Antichain, upper: Antichain, batch_rows: Callable[[], int]
+    ) -> None:
+        """Add a small step's updates, from ``before`` up to ``upper``; ``batch_rows`` counts rows in batches.
 
-        What goes to the tail, which there must be, must be consolidated, and all of it at one time.
+        Updates for the tail, which must exist, must be consolidated and have a single time.
         """
-        if not self.direct:
+        if not self.ordered_steps:
             verdict = self.head.append(updates)
-            self.appended(len(updates), verdict, before, upper, batched)
+            self.record_append(len(updates), verdict, before, upper, batch_rows)
             return
         assert self.tail is not None
         self.tail.insert(updates)
-        self.inserted(len(updates), before, batched)
+        self.record_insert(len(updates), before, batch_rows)
 
     def make_tail(self) -> None:
-        """Have a tail from now on."""
+        """Create the tail."""
         self.tail = Tail(self._width, self._depth)
 
-    def appended(
-        self, count: int, verdict: int, before: Antichain, upper: Antichain, batched: Callable[[], int]
+    def record_append(
+        self, count: int, verdict: int, before: Antichain, upper: Antichain, batch_rows: Callable[[], int]
     ) -> None:
-        """Take note of updates that are in the head now; ``verdict`` is what ``Head.append`` gives."""
+        """Record updates that were added to the head; ``verdict`` is the result of ``Head.append``."""
         size = self.head.size
         if size == count:
             self.lower = before
-        if verdict or size > self.churned_at:
-            self.judge(verdict, size, batched)
+        if verdict or size > self.next_churn_check:
+            self.update_crowded(verdict, size, batch_rows)
         self.ends.append(upper, size)
 
-    def judge(self, verdict: int, size: int, batched: Callable[[], int]) -> None:
-        """Have the head be sealed if look-ups had better go through sorted batches."""
+    def update_crowded(self, verdict: int, size: int, batch_rows: Callable[[], int]) -> None:
+        """Set ``is_crowded`` if sorted batches would make lookups cheaper."""
         if verdict:
-            self.crowded = True
+            self.is_crowded = True
             if verdict == UNFIT:
-                self.direct = DIRECT
+                self.ordered_steps = ORDERED_STEPS
         else:
-            rows = batched()
-            rows = min(self._outweighing * rows, max(LARGE, 2 * rows))
-            self.crowded = self.head.counts and size > rows
-            self.churned_at = max(2 * size, rows)
+            rows = batch_rows()
+            rows = min(self._outweigh_factor * rows, max(LARGE_HEAD_ROWS, 2 * rows))
+            self.is_crowded = self.head.has_counts and size > rows
+            self.next_churn_check = max(2 * size, rows)
 
-    def inserted(self, count: int, before: Antichain, batched: Callable[[], int]) -> None:
-        """Take note of ``count`` updates, from ``before`` on, that are in the tail now."""
+    def record_insert(self, count: int, before: Antichain, batch_rows: Callable[[], int]) -> None:
+        """Record ``count`` updates, from ``before`` on, that were added to the tail."""
         assert self.tail is not None
         size = self.tail.size
         if size == count:
             self.lower = before
-        # It is sealed as the step ends if another like it would not find room: else that one would wait.
-        if size + count > room_in_tail(count):
-            self.crowded = True
-        elif self._depth > 1 and size > self.churned_at:
-            rows = batched()
-            self.crowded = size > rows
-            self.churned_at = max(2 * size, rows)
+        # Seal at the end of this step if an equal step would not fit: else that step would wait for it.
+        if size + count > max_tail_rows(count):
+            self.is_crowded = True
+        elif self._depth > 1 and size > self.next_churn_check:
+            rows = batch_rows()
+            self.is_crowded = size > rows
+            self.next_churn_check = max(2 * size, rows)
 
-    def truncate(self, held: int, upper: Antichain) -> None:
-        """Go back to ``held`` updates in the head, and in the tail to those before ``upper``."""
-        if self.head.size > held:
-            self.head.truncate(held)
-            self.ends.truncate(held)
+    def truncate(self, head_rows: int, upper: Antichain) -> None:
+        """Remove all but ``head_rows`` updates from the head, and those from ``upper`` on from the tail."""
+        if self.head.size > head_rows:
+            self.head.truncate(head_rows)
+            self.ends.truncate(head_rows)
         if self.tail is not None and self.tail.size:
             before, _ = self._split(upper)
             self.tail.clear()
             self.tail.insert(before)
 
     def pieces(
-        self, upper: Antichain, held: int | None, marked: Antichain, physicals: Iterable[Antichain]
+        self, upper: Antichain, head_rows: int | None, marked: Antichain, physicals: Iterable[Antichain]
     ) -> Iterator[Piece]:
-        """All updates, oldest first, cut where batches end; then nothing is here.
+        """Yield all updates, oldest first, cut where batches end, and clear the head and tail.
 
-        They are up to ``upper``; ``held``, if not None, in the head before a mark, at ``marked``.
+        They extend up to ``upper``. ``head_rows``, if not None, counts the updates in the head before the
+        mark, which is at ``marked``.
         """
         if self.tail is not None and self.tail.size:
-            final, rest = (self.tail.updates(), None) if held is None else self._split(marked)
+            final, rest = (self.tail.updates(), None) if head_rows is None else self._split(marked)
             if len(final):
                 yield Piece(final, upper if rest is None or not len(rest) else marked, True)
             if rest is not None and len(rest):
@@ -473,40 +488,40 @@ class Recent:
             self.tail.clear()
         size, first = self.head.size, 0
         if size:
-            for end, last in self._cuts(size, upper, held, marked, physicals):
-                yield Piece(self.head.updates(first, last), end, held is None or last <= held)
+            for end, last in self._cuts(size, upper, head_rows, marked, physicals):
+                yield Piece(self.head.updates(first, last), end, head_rows is None or last <= head_rows)
                 first = last
             self.head.clear()
         self.ends.clear()
-        self.crowded = False
-        self.churned_at = CHURN
+        self.is_crowded = False
+        self.next_churn_check = CHURN_ROWS
 
     def _cuts(
         self,
         size: int,
         upper: Antichain,
-        held: int | None,
+        head_rows: int | None,
         marked: Antichain,
         physicals: Iterable[Antichain],
     ) -> list[tuple[Antichain, int]]:
-        """Where batches of the head end, in order: at the mark, at readers' physical frontiers, last."""
+        """Return the ends of the head's batches, in order: mark, readers' physical frontiers, end."""
         cuts = [(upper, size)]
-        if held is not None and 0 < held < size:
-            cuts.append((marked, held))
+        if head_rows is not None and 0 < head_rows < size:
+            cuts.append((marked, head_rows))
         for physical in physicals:
             if all(physical is not end and physical != end for end, _ in cuts):
-                cuts += [(physical, last) for last in self.ends.at(physical) if 0 < last < size]
+                cuts += [(physical, last) for last in self.ends.sizes_at(physical) if 0 < last < size]
         return sorted(cuts, key=itemgetter(1))
 
     def _split(self, marked: Antichain) -> tuple[Updates, Updates]:
-        """The tail's updates before a frontier where a step ends, and the others."""
+        """Return the tail's updates before a frontier where a step ends, and the others."""
         assert self.tail is not None
         updates = self.tail.updates()
         late = updates.time[0] >= marked.elements[-1][0]
         return updates.take(np.flatnonzero(~late)), updates.take(np.flatnonzero(late))
 
     def parts(self) -> Iterator[Updates]:
-        """Copies of all updates."""
+        """Yield copies of all updates."""
         if self.tail is not None and self.tail.size:
             yield self.tail.updates()
         if self.head.size:

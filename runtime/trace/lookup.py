@@ -1,6 +1,6 @@
-"""Joins of a stream of rows with a trace: the only way in which operators look up arrangements.
+"""Lookups of a stream's rows in a trace: the only way to read arrangements by key.
 
-A short stream takes one compiled call; :func:`~kpg.runtime.trace.lookup.lookup` chooses.
+:class:`KeyMatcher` handles a short stream in one compiled call; :func:`lookup` handles any stream.
 """
 
 import enum
@@ -15,34 +15,34 @@ from kpg.runtime.kernels import meet as kernels_meet
 from kpg.runtime.kernels import pairs as kernels
 from kpg.runtime.kernels import seek
 from kpg.runtime.kernels.links import LEAST_ROOM, MANY, MOST_ROOM
-from kpg.runtime.trace.batch import Layers, Sought
+from kpg.runtime.trace.batch import Layers, LookupTarget
 from kpg.runtime.trace.updates import Updates, Words
 
 
 class Order(enum.Enum):
-    """Which arrangement updates a stream update meets.
+    """Which arrangement updates a stream update matches.
 
-    A step processes times by their rounds, and those of equal rounds by their epoch: a linear extension of
-    the product order. What happened in a closed epoch comes before everything.
+    A step processes times by their rounds, and equal rounds by their epoch: a linear extension of the
+    product order. Updates of closed epochs come before all others.
     """
 
     ANY = seek.ANY
-    """All of them."""
+    """All updates."""
     THROUGH = seek.THROUGH
-    """Those that come before it, and those of the same time."""
+    """Earlier updates and those of the same time."""
     BEFORE = seek.BEFORE
-    """Those that come before it."""
+    """Earlier updates."""
 
 
 @cache
-def _columns(key: tuple[int, ...]) -> Words:
+def _key_columns(key: tuple[int, ...]) -> Words:
     return np.array(key, np.int64)
 
 
 def lookup(
     stream: Updates,
     key: tuple[int, ...],
-    sought: Sought | Layers,
+    target: LookupTarget | Layers,
     keep_stream: Words,
     keep_batch: Words,
     order: Order,
@@ -53,68 +53,73 @@ def lookup(
     chunk: int = 1 << 20,
     poll: Callable[[], None] | None = None,
 ) -> Iterator[Updates]:
-    """All pairs of a stream row s and an arrangement row r with ``s[key[i]] == r[i]`` for every i.
+    """Yield all pairs of a stream row s and an arrangement row r with ``s[key[i]] == r[i]`` for every i.
 
     ``key`` may be shorter than the arrangement's rows (a prefix) or empty (a cross product). An output
-    row is the stream columns ``keep_stream`` and the arrangement columns ``keep_batch`` (both
-    ``int64[]``), its time the least upper bound, its diff the product. Pieces have 1 to ``chunk`` rows, in
-    no particular order and not consolidated. The stream need not be sorted, though it is faster so.
+    row has the stream columns ``keep_stream`` and the arrangement columns ``keep_batch`` (both
+    ``int64[]``), the least upper bound of the times, and the product of the diffs. Pieces have 1 to
+    ``chunk`` rows, in no particular order and not consolidated. A sorted stream is faster.
 
     For ``order``, arrangement epochs below ``closed`` are closed, and those below ``floor`` count as
-    ``floor``: a step passes its lower epoch as ``closed`` and less as ``floor``; one that hydrates passes
-    the last closed epoch as both, so that all history is at that epoch. An arrangement from an outer scope
-    has fewer time coordinates than the stream; those it lacks are 0.
+    ``floor``. A step passes its lower epoch as ``closed`` and a smaller ``floor``. A hydrating step
+    passes the last closed epoch as both, so that all history is at that epoch. An arrangement of an
+    outer scope has fewer time coordinates than the stream; missing ones are 0.
 
-    The time that is compared begins at row ``origin`` of the stream's times. On a delta join's path of
-    several lookups it must be that of the update that set out, not the least upper bound with what was
-    met on the way, which may come after updates that will find this one themselves. So the times of such a
-    stream are the least upper bound so far, then, from row ``origin`` on, the time at the start.
+    The time to compare begins at row ``origin`` of the stream's times. On a delta join's path with
+    several lookups it must be the original time of the change. The least upper bound with earlier
+    matches may come after updates that will find this one themselves. So the times of such a stream are
+    the least upper bound so far, then, from row ``origin`` on, the original time.
 
-    Memory is in proportion to ``chunk``, whatever the pairs; ``poll`` is called about every tenth of a
-    second in which no piece comes.
-    Raises DataError if a product of diffs does not fit 64 bits.
+    Memory is in proportion to ``chunk``. ``poll`` is called about every tenth of a second without
+    output.
+
+    Raises:
+        DataError: If a product of diffs does not fit 64 bits.
     """
     n = len(stream)
-    if n == 0 or not sought:
+    if n == 0 or not target:
         return
-    if sought.head is not None:
-        sought.head.serve(len(key))
-    ordered = stream.ordered and len(key) > 0 and key == tuple(range(len(key)))
-    columns, addresses = _columns(key), sought.addresses
+    if target.head is not None:
+        target.head.hash_prefix(len(key))
+    is_sorted_by_key = stream.ordered and len(key) > 0 and key == tuple(range(len(key)))
+    columns, addresses = _key_columns(key), target.addresses
     layers = addresses.shape[0]
     state = np.zeros(seek.EARLIEST + stream.depth, np.int64)
     state[seek.LAYER] = -1
-    matches = _Matches(stream, keep_stream, keep_batch, addresses, state)
-    wanted, pairs = 2 * n + 64, None
+    matches = _Pairs(stream, keep_stream, keep_batch, addresses, state)
+    room, pairs = 2 * n + 64, None
     while True:
-        wanted = min(wanted, chunk - matches.total)
-        if pairs is None or pairs.shape[1] != wanted:
-            pairs, starts = np.empty((2, wanted), np.int64), np.empty(layers + 1, np.int64)
-        found = seek.match(
-            stream.data, columns, stream.time, origin, addresses, order.value, ordered, closed, floor,
+        room = min(room, chunk - matches.total)
+        if pairs is None or pairs.shape[1] != room:
+            pairs, starts = np.empty((2, room), np.int64), np.empty(layers + 1, np.int64)
+        count = seek.match(
+            stream.data, columns, stream.time, origin, addresses, order.value, is_sorted_by_key, closed, floor,
             state, starts, pairs,
         )  # fmt: skip
         layer = state.item(seek.LAYER)
-        unsearched, found = found < 0, found if found >= 0 else -1 - found
-        if found:
+        needs_directory, count = count < 0, count if count >= 0 else -1 - count
+        if count:
             matches.parts.append((starts, pairs, matches.total))
-            matches.total += found
+            matches.total += count
             pairs = None
-        done = layer == layers
-        if matches.total == chunk or (done and matches.total):
-            yield matches.take()
-        if done:
+        is_done = layer == layers
+        if matches.total == chunk or (is_done and matches.total):
+            yield matches.take_updates()
+        if is_done:
             return
-        if unsearched:
-            sought.batches[layer].build_directory()
-        elif found == wanted:
-            wanted *= 4
+        if needs_directory:
+            target.batches[layer].build_directory()
+        elif count == room:
+            room *= 4
         elif poll is not None:
             poll()
 
 
-class _Matches:
-    """Pairs that are to become updates: parts of ``starts`` and ``pairs``, and the position of each part."""
+class _Pairs:
+    """Matched pairs before their conversion to updates.
+
+    Each part is (starts, pairs, first output position).
+    """
 
     __slots__ = ("addresses", "keep_batch", "keep_stream", "parts", "state", "stream", "total")
 
@@ -129,88 +134,88 @@ class _Matches:
         self.parts: list[tuple[Words, Words, int]] = []
         self.total = 0
 
-    def take(self) -> Updates:
-        """The updates of all pairs so far, which are forgotten."""
+    def take_updates(self) -> Updates:
+        """Return the updates of all pairs so far and clear them."""
         stream, total, state = self.stream, self.total, self.state
         data = np.empty((self.keep_stream.shape[0] + self.keep_batch.shape[0], total), np.int64)
         time, diff = stream.time, stream.diff
-        wanted = 0
+        output_flags = 0
         if time.shape[1] > 1 or state[seek.LATE]:
             time = np.empty((stream.depth, total), np.int64)
-            wanted = kernels.TIMES
+            output_flags = kernels.TIMES
         if diff.shape[0] > 1 or state[seek.COUNTED]:
             diff = np.empty(total, np.int64)
-            wanted |= kernels.DIFFS
+            output_flags |= kernels.DIFFS
         result = 0
         for starts, pairs, start in self.parts:
             result |= kernels.gather(
                 stream.data, stream.time, stream.diff, self.keep_stream, self.keep_batch, self.addresses,
-                starts, pairs, wanted, data, time, diff, start,
+                starts, pairs, output_flags, data, time, diff, start,
             )  # fmt: skip
         if result & kernels.OVERFLOW:
             raise DataError(
                 "multiplicity overflow: a joined row occurs more often than a 64-bit count can hold"
             )
-        if wanted & kernels.TIMES and not result & kernels.VARIED:
+        if output_flags & kernels.TIMES and not result & kernels.VARIED:
             time = time[:, :1].copy()
         self.parts, self.total = [], 0
         state[seek.LATE] = state[seek.COUNTED] = 0
         return Updates(data, time, diff)
 
 
-FEW: Final = MANY
-"""Stream rows for which room for their matches is made without asking how many there are."""
+MAX_MATCHER_ROWS: Final = MANY
+"""Stream rows up to which room for matches is reserved without counting them first."""
 
-EACH: Final = 2
-"""Matches of a stream row for which there is room at first."""
+INITIAL_MATCHES_PER_ROW: Final = 2
+"""Matches of a stream row for which room is reserved at first."""
 
 
-class Meeting:
-    """The columns by which a stream meets a trace, and those that are kept of both; see ``lookup``."""
+class KeyMatcher:
+    """Key and output columns of a lookup, for short streams; see ``lookup``."""
 
-    __slots__ = ("_each", "columns", "key", "leading", "width")
+    __slots__ = ("_matches_per_row", "columns", "has_leading_key", "key", "width")
 
     def __init__(self, key: tuple[int, ...], keep_stream: Words, keep_batch: Words) -> None:
         counts = [len(key), keep_stream.shape[0], keep_batch.shape[0]]
         self.columns: Words = np.array([*counts, *key, *keep_stream, *keep_batch], np.int64)
-        """As ``kernels.meet`` takes them."""
+        """The column lists in the layout of ``kernels.meet``."""
         self.key = len(key)
-        self.leading = bool(key) and key == tuple(range(len(key)))
-        """Whether a stream that is sorted is sorted by the key."""
+        self.has_leading_key = bool(key) and key == tuple(range(len(key)))
+        """Whether the key is the stream's first columns, so that a sorted stream is sorted by the key."""
         self.width = counts[1] + counts[2]
-        self._each = EACH
-        """Matches of a stream row for which room is made: about as many as there were, within limits."""
+        self._matches_per_row = INITIAL_MATCHES_PER_ROW
+        """Matches of a stream row for which room is reserved; adapts to the matches seen, within limits."""
 
-    def of(
-        self, stream: Updates, sought: Sought, order: Order, closed: int, floor: int, origin: int
+    def match(
+        self, stream: Updates, target: LookupTarget, order: Order, closed: int, floor: int, origin: int
     ) -> Updates | None:
-        """All pairs as updates, as ``lookup`` describes them; None if it takes ``lookup`` to make them."""
+        """Return all pairs as updates, as ``lookup`` describes them; None if they need ``lookup``."""
         data, time = stream.data, stream.time
         n, depth = data.shape[1], time.shape[0]
-        if n > FEW:
+        if n > MAX_MATCHER_ROWS:
             return None
-        if sought.head is not None:
-            sought.head.serve(self.key)
+        if target.head is not None:
+            target.head.hash_prefix(self.key)
         width = self.width
         while True:
-            room = min(self._each * n, MOST_ROOM) + LEAST_ROOM
+            room = min(self._matches_per_row * n, MOST_ROOM) + LEAST_ROOM
             buffer = np.empty(1 + (width + 3 + depth) * room, np.int64)
             count = kernels_meet.meet(
-                data, time, stream.diff, self.columns, sought.addresses, order.value,
-                self.leading and stream.ordered, closed, floor, origin, room, buffer,
+                data, time, stream.diff, self.columns, target.addresses, order.value,
+                self.has_leading_key and stream.ordered, closed, floor, origin, room, buffer,
             )  # fmt: skip
             if count != kernels_meet.FULL or room >= MOST_ROOM:
                 break
-            self._each *= 4
+            self._matches_per_row *= 4
         if count < 0:
             return None
-        found = buffer[1 : 1 + width * count].reshape(width, count)
+        rows = buffer[1 : 1 + width * count].reshape(width, count)
         if not count:
-            return Updates(found, time, stream.diff)
-        told, beside = buffer.item(0), 1 + width * room
-        if told & (kernels_meet.TIMES | kernels_meet.ONE_TIME):
+            return Updates(rows, time, stream.diff)
+        flags, beside = buffer.item(0), 1 + width * room
+        if flags & (kernels_meet.TIMES | kernels_meet.ONE_TIME):
             time = buffer[beside + room : beside + room + depth * count].reshape(depth, count)
-            if told & kernels_meet.ONE_TIME:
+            if flags & kernels_meet.ONE_TIME:
                 time = time[:, :1].copy()
-        diff = buffer[beside : beside + count] if told & kernels_meet.DIFFS else stream.diff
-        return Updates(found, time, diff)
+        diff = buffer[beside : beside + count] if flags & kernels_meet.DIFFS else stream.diff
+        return Updates(rows, time, diff)

@@ -1,12 +1,12 @@
-"""Merging of the batches of a trace: geometrically, with bounded effort for each step.
+"""Merging of the batches of a trace: geometric sizes, with bounded effort for each step.
 
-:class:`Tiers` holds adjacent batches, oldest first, and the merges in progress. It merges two neighbours when
-the older is not larger than ``factor`` times everything newer. So sizes fall geometrically, and there are
-O(log n) batches once merges are done. A :class:`Merge` does bounded work each time; :func:`combined` merges
-several small batches at once.
+:class:`Tiers` holds adjacent batches, oldest first, and the merges in progress. It merges two
+neighbours when the older is not larger than ``factor`` times everything newer. So sizes fall
+geometrically, and there are O(log n) batches once merges are done. A :class:`Merge` does bounded
+work each time; :func:`combine_batches` merges several small batches at once.
 
-:class:`Holds` collects the frontiers of all readers. Merges compact times to the meet of the logical
-frontiers.
+:class:`Holds` collects the frontiers of all readers. Merges compact times to the meet of the
+logical frontiers.
 """
 
 import math
@@ -18,18 +18,19 @@ import numpy as np
 
 from kpg.runtime.kernels import merge
 from kpg.runtime.progress.antichain import Antichain, Time, least_upper_bound, precedes
-from kpg.runtime.trace.batch import SMALL, Batch, Directory
+from kpg.runtime.trace.batch import MAX_ROWS_WITHOUT_DIRECTORY, Batch, Directory
 from kpg.runtime.trace.updates import Updates, Words, multiplicity_overflow
 
 COPIES_PER_ROW = 8
-"""Words moved in the time that merging one row takes."""
+"""Words that can be copied in the time of merging one row."""
 
 
 class Merge:
-    """Merges ``older`` and ``newer`` (``older.upper == newer.lower``) into ``result``.
+    """Incremental merge of ``older`` and ``newer`` (``older.upper == newer.lower``) into ``result``.
 
-    ``since`` is the frontier that times are compacted to, fixed when the merge begins; None leaves
-    them. The sources stay readable until ``result`` is there. A row's whole history is one unit of work.
+    ``since`` is the frontier to which times are compacted, fixed when the merge begins; None leaves
+    times unchanged. The sources stay readable until ``result`` is set. A row's whole history is one
+    unit of work.
     """
 
     def __init__(self, older: Batch, newer: Batch, since: Antichain | None) -> None:
@@ -46,10 +47,10 @@ class Merge:
         self._total = len(older) + len(newer)
         self._data = np.empty(older.data.shape[0] * self._total, np.int64)
         self._state: Words = np.zeros(4, np.int64)
-        self._time = self._compacted_time()
+        self._time = self._common_time()
         self._times: Words | None = None
         self._diffs: Words | None = None
-        self._moved = 0
+        self._moved_words = 0
         self._directory: Directory | None = None
         self._stage: Callable[[Merge, int], int] = self._choose_stage()
 
@@ -68,17 +69,18 @@ class Merge:
         return sum(part.nbytes for part in parts if part is not None)
 
     def advance(self, limit: int) -> int:
-        """Spend about ``limit`` rows of work; returns the rows spent. ``result`` is set once it is done.
+        """Do about ``limit`` rows of work and return the rows done; ``result`` is set at the end.
 
-        Raises DataError, now and ever after, where a sum of diffs does not fit 64 bits.
+        Raises:
+            DataError: In this and every later call, if a sum of diffs does not fit 64 bits.
         """
         spent = 0
         while spent < limit and self.result is None:
             spent += self._stage(self, limit - spent)
         return spent
 
-    def _compacted_time(self) -> Words | None:
-        """The one time of all updates after compaction, ``[depth, 1]``; None if there are several."""
+    def _common_time(self) -> Words | None:
+        """Return the single time of all updates after compaction, ``[depth, 1]``; None if there are several."""
         floor = np.array(self._floor, np.int64).reshape(-1, 1)
         if precedes(self.older.latest, self._floor) and precedes(self.newer.latest, self._floor):
             return floor
@@ -112,14 +114,14 @@ class Merge:
             self._diffs[: self._state[2]] = self.older.diff[0]
             self._state[3] = 0
             self._stage = Merge._merge_rows
-        return self._merged(spent)
+        return self._end_merge_call(spent)
 
     def _merge_rows(self, limit: int) -> int:
         older, newer = self.older, self.newer
         spent: int = merge.merge_rows(
             older.data, older.diff, newer.data, newer.diff, self._output(), self._diffs, self._state, limit
         )
-        return self._merged(spent)
+        return self._end_merge_call(spent)
 
     def _merge_histories(self, limit: int) -> int:
         older, newer = self.older, self.newer
@@ -138,9 +140,9 @@ class Merge:
             self._state,
             limit,
         )
-        return self._merged(spent)
+        return self._end_merge_call(spent)
 
-    def _merged(self, spent: int) -> int:
+    def _end_merge_call(self, spent: int) -> int:
         if self._state[3] & merge.OVERFLOW:
             raise multiplicity_overflow()
         if self._state[0] + self._state[1] == self._total:
@@ -153,21 +155,21 @@ class Merge:
         width = self.older.data.shape[0]
         columns = width if self._times is None else width + self.older.time.shape[0]
         spent = 0
-        while count < self._total and self._moved < columns * count and spent < limit:
-            column, row = divmod(self._moved, count)
+        while count < self._total and self._moved_words < columns * count and spent < limit:
+            column, row = divmod(self._moved_words, count)
             array, place = (self._data, column) if column < width else (self._times, column - width)
             assert array is not None
             rows = min(count - row, (limit - spent) * COPIES_PER_ROW)
             source, target = place * self._total + row, place * count + row
             array[target : target + rows] = array[source : source + rows]
-            self._moved += rows
+            self._moved_words += rows
             spent += -(-rows // COPIES_PER_ROW)
-        if count == self._total or self._moved == columns * count:
+        if count == self._total or self._moved_words == columns * count:
             self._finish(count)
         return spent
 
     def _finish(self, count: int) -> None:
-        """Have the result, in the arrays that are there: to copy them takes long where there is much."""
+        """Create the result batch in the existing arrays: copying large arrays would stall the step."""
         older, newer = self.older, self.newer
         width, depth = older.data.shape[0], older.time.shape[0]
         if count < self._total:
@@ -189,33 +191,39 @@ class Merge:
         self._data = np.empty(0, np.int64)
         self._times = self._diffs = None
         self._batch = Batch(updates, older.lower, newer.upper, self._since, latest)
-        if count > SMALL and (older.searched or newer.searched):
+        if count > MAX_ROWS_WITHOUT_DIRECTORY and (older.needs_directory or newer.needs_directory):
             self._directory = Directory(self._batch.data[0])
             self._stage = Merge._build_directory
         else:
             self.result = self._batch
 
     def _build_directory(self, limit: int) -> int:
-        """Sources were searched much, so the result will be: not to be left to the first search."""
+        """Build the result's directory, since the sources were searched often.
+
+        The first lookup does not wait.
+        """
         assert self._directory is not None and self._batch is not None
         spent = self._directory.build(limit * COPIES_PER_ROW) // COPIES_PER_ROW
-        if self._directory.complete:
-            self._batch.install(self._directory)
+        if self._directory.is_complete:
+            self._batch.install_directory(self._directory)
             self.result = self._batch
         return spent + 1
 
 
-TINY: Final = 512
-"""Rows that are sorted together sooner than two merges are set up; TINY_BATCHES of them make 4,096."""
+TINY_ROWS: Final = 512
+"""Rows up to which sorting batches together is cheaper than two merges.
+
+TINY_BATCHES of them make 4,096.
+"""
 TINY_BATCHES: Final = 8
-"""So many batches of up to ``TINY`` rows are left at the end before the newest of them are made one."""
+"""Number of adjacent newest batches of at most ``TINY_ROWS`` rows that triggers combining them."""
 
 ROUND_FACTOR: Final = 2
-"""Batches that are made one, or merged in a step: none is larger than so many times all newer ones."""
+"""Batches that are combined, or merged in a step, are at most this factor larger than all newer ones."""
 
 
 def meet(frontiers: Iterable[Antichain]) -> Antichain | None:
-    """The earliest of the frontiers; None if there are none."""
+    """Return the meet of the frontiers; None if there are none."""
     result = None
     for frontier in frontiers:
         if result is None or (frontier is not result and frontier.dominates(result)):
@@ -225,18 +233,21 @@ def meet(frontiers: Iterable[Antichain]) -> Antichain | None:
     return result
 
 
-def tiny_tail(nodes: Sequence[Batch | Merge]) -> int:
-    """How many of the newest batches are tiny."""
+def count_tiny(nodes: Sequence[Batch | Merge]) -> int:
+    """Return how many of the newest batches are tiny."""
     count = 0
     for node in reversed(nodes):
-        if len(node) > TINY or isinstance(node, Merge):
+        if len(node) > TINY_ROWS or isinstance(node, Merge):
             break
         count += 1
     return count
 
 
-def comparable(nodes: Sequence[Batch | Merge]) -> int:
-    """How many of the newest to make one, two at least: none is much larger than all newer ones together."""
+def count_comparable(nodes: Sequence[Batch | Merge]) -> int:
+    """Return how many of the newest batches to combine, at least two.
+
+    None of them is much larger than all newer ones together.
+    """
     count, rows = 1, len(nodes[-1])
     while count < len(nodes) and (count < 2 or len(nodes[-1 - count]) <= ROUND_FACTOR * rows):
         rows += len(nodes[-1 - count])
@@ -244,36 +255,36 @@ def comparable(nodes: Sequence[Batch | Merge]) -> int:
     return count
 
 
-def combined(batches: Sequence[Batch], frontier: Antichain | None) -> Batch:
-    """One batch of small adjacent ones, sorted anew, with times compacted to the frontier if there is one."""
+def combine_batches(batches: Sequence[Batch], frontier: Antichain | None) -> Batch:
+    """Return one batch of small adjacent ones, with times compacted to ``frontier`` if given."""
     since = batches[0].since
     for batch in batches:
         if batch.since is not since and batch.since != since:
             since = since.join(batch.since)
     updates = Updates.concat([batch.updates for batch in batches])
-    whole = settled(updates, batches[0].lower, batches[-1].upper, frontier)
+    whole = build_batch(updates, batches[0].lower, batches[-1].upper, frontier)
     whole.since = whole.since.join(since)
     return whole
 
 
-def settled(updates: Updates, lower: Antichain, upper: Antichain, frontier: Antichain | None) -> Batch:
-    """The batch of updates in any order, with times compacted to the frontier if there is one."""
+def build_batch(updates: Updates, lower: Antichain, upper: Antichain, frontier: Antichain | None) -> Batch:
+    """Return the batch of updates in any order, with times compacted to ``frontier`` if given."""
     since = Antichain.minimum(updates.depth)
     floor = frontier.floor() if frontier is not None else None
     if frontier is not None and floor is not None:
         since = frontier
         times = np.maximum(updates.time, np.array(floor, np.int64).reshape(-1, 1))
-        updates = Updates(updates.data, _shortened(times), updates.diff, updates.ordered)
+        updates = Updates(updates.data, _shorten_times(times), updates.diff, updates.ordered)
     return Batch(updates.consolidate(), lower, upper, since)
 
 
-def _shortened(times: Words) -> Words:
-    """Times stored once if all are equal."""
+def _shorten_times(times: Words) -> Words:
+    """Return the times in short form if all are equal."""
     return times[:, :1].copy() if (times == times[:, :1]).all() else times
 
 
 class Hold:
-    """The two frontiers that a spine respects while this object lives."""
+    """A reader's two frontiers, which the spine respects while this object lives."""
 
     __slots__ = ("__weakref__", "logical", "physical")
 
@@ -283,7 +294,7 @@ class Hold:
 
 
 class Holds:
-    """The holds of all readers of a trace, by weak ``references``: none is kept alive by it."""
+    """Holds of all readers of a trace, as weak ``references``."""
 
     __slots__ = ("references",)
 
@@ -295,19 +306,19 @@ class Holds:
         self.references.append(weakref.ref(hold, self.references.remove))
 
     def remove(self, hold: Hold) -> None:
-        """Forget a hold."""
+        """Stop respecting a hold."""
         self.references[:] = [reference for reference in self.references if reference() is not hold]
 
     def logical(self) -> Antichain | None:
-        """The frontier to compact to: no reader reads at times that are not in advance of it."""
+        """Return the frontier to compact to; readers only read at times in advance of it."""
         return meet(hold.logical for hold in self._alive())
 
     def physical(self) -> Antichain | None:
-        """The frontier up to which batches may be merged: no reader cuts the trace before it."""
+        """Return the frontier up to which batches may merge; no reader cuts the trace before it."""
         return meet(hold.physical for hold in self._alive())
 
     def physicals(self) -> Iterator[Antichain]:
-        """The frontiers at which readers may cut the trace."""
+        """Return the frontiers at which readers may cut the trace."""
         return (hold.physical for hold in self._alive())
 
     def _alive(self) -> list[Hold]:
@@ -315,161 +326,178 @@ class Holds:
 
 
 FACTOR: Final = 1
-"""A batch outweighs all that is newer, or is merged: sizes at least halve. 2 merges more for hardly fewer."""
+"""A batch is merged unless it is larger than ``ROUNDS_FACTOR`` times all newer rows, so sizes at least halve.
+
+2 would merge more often and hardly reduce the number of batches.
+"""
 EFFORT: Final = 4
-"""A merge of a and b must be done within a rows: (a + b) / EFFORT <= a, as b <= 3a: docs/design/traces.md."""
-LEAST_FUEL: Final = 256
-"""So many rows take 2 us, less than the call that merges them: fewer at a time would save nothing."""
+"""A merge of a and b must end within a rows: (a + b) / EFFORT <= a, as b <= 3a: docs/design/traces.md."""
+MIN_FUEL: Final = 256
+"""Minimum rows of work per call: they take 2 us, less than the call itself."""
 
 
 class Tiers:
-    """Adjacent batches, oldest first, and the merges that are under way between them.
+    """Adjacent batches, oldest first, with the merges in progress between them.
 
-    ``since`` is the frontier to which times have been compacted, ``merged_rows`` the work done. ``replaced``
-    is set whenever batches gave way to others; whoever remembers batches clears it.
+    ``since`` is the frontier to which times have been compacted, ``merged_rows`` the work done.
+    ``has_replaced_batches`` is set whenever other batches take the place of some; a caller that caches
+    batches clears it.
     """
 
     __slots__ = (
-        "_effort", "_factor", "_goal", "_holds", "merged_rows", "merging", "nodes", "replaced", "settled",
-        "since", "whole",
+        "_compaction_frontier",
+        "_effort",
+        "_factor",
+        "_holds",
+        "compacting_nodes",
+        "has_begun_due_merges",
+        "has_replaced_batches",
+        "has_unfinished_merge",
+        "merged_rows",
+        "nodes",
+        "since",
     )  # fmt: skip
 
     def __init__(self, depth: int, holds: Holds, factor: float, effort: int) -> None:
         self.since = Antichain.minimum(depth)
         self.merged_rows = 0
-        self.replaced = False
-        self.settled = True
-        """No merge is due that has not begun."""
-        self.merging = False
-        """A merge has begun and is not done."""
+        self.has_replaced_batches = False
+        self.has_begun_due_merges = True
+        """Whether every due merge has begun."""
+        self.has_unfinished_merge = False
+        """Whether a merge has begun and is not done."""
         self.nodes: list[Batch | Merge] = []
-        self.whole = 0
-        """So many nodes, the oldest, are to become one batch."""
-        self._goal: Antichain | None = None
+        self.compacting_nodes = 0
+        """Number of oldest nodes that :meth:`compact` is turning into one batch."""
+        self._compaction_frontier: Antichain | None = None
         self._holds = holds
         self._factor = factor
         self._effort = effort
 
     def batches(self) -> list[Batch]:
-        """The batches, the sources of unfinished merges among them."""
-        found: list[Batch] = []
+        """Return the batches, including the sources of unfinished merges."""
+        batches: list[Batch] = []
         for node in self.nodes:
             if isinstance(node, Merge):
-                found += (node.older, node.newer)
+                batches += (node.older, node.newer)
             else:
-                found.append(node)
-        return found
+                batches.append(node)
+        return batches
 
     @property
     def unfinished_bytes(self) -> int:
-        """Bytes of what merges under way have made so far."""
+        """Bytes of the output of unfinished merges."""
         return sum(node.nbytes for node in self.nodes if isinstance(node, Merge))
 
     def add(self, batches: Sequence[Batch]) -> None:
-        """Append batches that nobody takes back any more."""
+        """Append batches that no rollback can remove."""
         self.nodes += batches
-        large = any(not 0 < len(batch) <= TINY for batch in batches)
-        if large or (batches and tiny_tail(self.nodes) >= TINY_BATCHES):
-            self.settled = False
+        large = any(not 0 < len(batch) <= TINY_ROWS for batch in batches)
+        if large or (batches and count_tiny(self.nodes) >= TINY_BATCHES):
+            self.has_begun_due_merges = False
 
     def work(self, inserted: int, fuel: int | None) -> int:
-        """Merge what is due; returns the rows of work done.
+        """Run the due merges and return the rows of work done.
 
-        Without ``fuel``: ``effort`` times the rows inserted, on each unfinished merge. With ``fuel``: about
-        so many rows in all, shared by the unfinished merges.
+        Without ``fuel``, each unfinished merge gets ``effort`` times the rows inserted. With ``fuel``,
+        about that many rows in all are shared by the unfinished merges.
         """
-        due = max(LEAST_FUEL, self._effort * inserted)
+        rows_per_merge = max(MIN_FUEL, self._effort * inserted)
         spent = 0
-        served: set[Merge] = set()
+        advanced: set[Merge] = set()
         while fuel is None or spent < fuel:
             self._begin_merges()
-            merges = [node for node in self.nodes if isinstance(node, Merge) and node not in served]
+            merges = [node for node in self.nodes if isinstance(node, Merge) and node not in advanced]
             if not merges:
                 break
             for node in merges:
                 if fuel is None:
-                    spent += node.advance(due)
-                    served.add(node)
+                    spent += node.advance(rows_per_merge)
+                    advanced.add(node)
                 else:
                     spent += node.advance(max(1, (fuel - spent) // len(merges)))
-            self._install()
-        self.merging = any(isinstance(node, Merge) for node in self.nodes)
+            self._install_results()
+        self.has_unfinished_merge = any(isinstance(node, Merge) for node in self.nodes)
         self.merged_rows += spent
         return spent
 
     def compact(self, fuel: int | None) -> bool:
-        """Begin, or go on, to make one batch of all there are, times compacted as far as readers allow now.
+        """Merge all batches into one, with times compacted as far as readers allow now.
 
-        It is done at once, or with ``fuel`` by so many rows of work a call. Returns whether it is done.
+        Return whether it is done. With ``fuel`` each call does about that many rows of work; otherwise one
+        call does all.
         """
-        if not self.whole or fuel is None:
-            self.whole, self._goal = len(self.nodes), self._holds.logical()
+        if not self.compacting_nodes or fuel is None:
+            self.compacting_nodes, self._compaction_frontier = len(self.nodes), self._holds.logical()
         spent = 0
-        while self.whole and (fuel is None or spent < fuel):
-            merge = next((node for node in self.nodes[: self.whole] if isinstance(node, Merge)), None)
+        while self.compacting_nodes and (fuel is None or spent < fuel):
+            merge = next(
+                (node for node in self.nodes[: self.compacting_nodes] if isinstance(node, Merge)), None
+            )
             if merge is None:
-                self._begin_whole()
+                self._begin_compaction_merge()
                 continue
             spent += merge.advance(len(merge) + 1 if fuel is None else fuel - spent)
-            self._install()
+            self._install_results()
         self.merged_rows += spent
-        self.merging = any(isinstance(node, Merge) for node in self.nodes)
-        return not self.whole
+        self.has_unfinished_merge = any(isinstance(node, Merge) for node in self.nodes)
+        return not self.compacting_nodes
 
-    def _begin_whole(self) -> None:
-        """Begin the next merge of those that make one batch; none of them is being merged."""
-        if self.whole > 1:
-            self._begin(self.whole - 2)
+    def _begin_compaction_merge(self) -> None:
+        """Begin the next merge of the compaction; none of its nodes is being merged."""
+        if self.compacting_nodes > 1:
+            self._begin(self.compacting_nodes - 2)
             return
-        batch, goal = self.nodes[0], self._goal
+        batch, goal = self.nodes[0], self._compaction_frontier
         assert isinstance(batch, Batch)
         if not goal or goal.dominates(batch.since):
-            self.whole = 0
+            self.compacting_nodes = 0
             return
         nothing = Updates.empty(batch.data.shape[0], batch.time.shape[0])
         empty = Batch(nothing, batch.upper, batch.upper, batch.since)
-        self.nodes[0] = Merge(batch, empty, self._joined(self._holds.logical()))
+        self.nodes[0] = Merge(batch, empty, self._advance_since(self._holds.logical()))
 
-    def _joined(self, frontier: Antichain | None) -> Antichain | None:
-        """A frontier that times are compacted to from now on."""
+    def _advance_since(self, frontier: Antichain | None) -> Antichain | None:
+        """Advance ``since`` to a frontier and return the frontier."""
         if frontier:
             self.since = self.since.join(frontier)
         return frontier
 
     def _begin_merges(self) -> None:
         """Begin every merge that is due, cheapest neighbours first."""
-        if self.settled:
+        if self.has_begun_due_merges:
             return
-        self._fold_empty()
-        tiny = tiny_tail(self.nodes)
+        self._absorb_empty_batches()
+        tiny = count_tiny(self.nodes)
         if tiny >= TINY_BATCHES:
-            self._combine(comparable(self.nodes[-tiny:]))
-            tiny = tiny_tail(self.nodes)
+            self._combine(count_comparable(self.nodes[-tiny:]))
+            tiny = count_tiny(self.nodes)
         while (index := self._next_pair(len(self.nodes) - tiny)) is not None:
             self._begin(index)
-        self.settled = True
+        self.has_begun_due_merges = True
 
     def _combine(self, count: int) -> None:
-        """Make one batch of the newest ``count`` at once: merging in steps would cost more than the rows."""
+        """Combine the newest ``count`` batches at once, which is cheaper than incremental merges."""
         batches = [node for node in self.nodes[-count:] if isinstance(node, Batch)]
         frontier = self._holds.logical()
-        self.nodes[-count:] = [combined(batches, self._joined(frontier))]
-        self.whole = min(self.whole, len(self.nodes))
+        self.nodes[-count:] = [combine_batches(batches, self._advance_since(frontier))]
+        self.compacting_nodes = min(self.compacting_nodes, len(self.nodes))
         self.merged_rows += sum(len(batch) for batch in batches)
-        self.replaced = True
+        self.has_replaced_batches = True
 
     def _begin(self, index: int) -> None:
         older, newer = self.nodes[index], self.nodes[index + 1]
         assert isinstance(older, Batch) and isinstance(newer, Batch)
-        self.nodes[index : index + 2] = [Merge(older, newer, self._joined(self._holds.logical()))]
-        if index + 1 < self.whole:
-            self.whole -= 1
-        self.merging = True
+        self.nodes[index : index + 2] = [Merge(older, newer, self._advance_since(self._holds.logical()))]
+        if index + 1 < self.compacting_nodes:
+            self.compacting_nodes -= 1
+        self.has_unfinished_merge = True
 
     def _next_pair(self, end: int) -> int | None:
-        """Position, before ``end``, of two batches to merge: due, and no dearer than the due pairs beside it.
+        """Return the position, before ``end``, of two batches to merge; None if no pair is due.
 
-        That order makes a row of small batches before a large one merge with each other first.
+        The pair costs no more than the due pairs beside it. So a row of small batches before a large one
+        merge with each other first.
         """
         nodes = self.nodes
         costs: list[float] = [math.inf] * (len(nodes) + 1)  # of pair (i, i + 1) at i + 1; infinite if not due
@@ -485,24 +513,24 @@ class Tiers:
                 return index
         return None
 
-    def _install(self) -> None:
-        """Put the results of finished merges in the place of their sources."""
+    def _install_results(self) -> None:
+        """Replace the sources of finished merges by their results."""
         for index, node in enumerate(self.nodes):
             if isinstance(node, Merge) and node.result is not None:
                 self.nodes[index] = node.result
-                self.replaced = True
-                self.settled = False
+                self.has_replaced_batches = True
+                self.has_begun_due_merges = False
 
-    def _fold_empty(self) -> None:
-        """Let neighbours of batches without rows cover their frontiers."""
+    def _absorb_empty_batches(self) -> None:
+        """Replace each batch without rows by extending the frontiers of its neighbour."""
         index = 0
         while index + 1 < len(self.nodes):
             older, newer = self.nodes[index], self.nodes[index + 1]
             if isinstance(older, Batch) and isinstance(newer, Batch) and not (len(older) and len(newer)):
-                kept = newer if len(newer) else older
-                self.nodes[index : index + 2] = [kept.covering(older.lower, newer.upper)]
-                if index + 1 < self.whole:
-                    self.whole -= 1
-                self.replaced = True
+                remaining = newer if len(newer) else older
+                self.nodes[index : index + 2] = [remaining.with_frontiers(older.lower, newer.upper)]
+                if index + 1 < self.compacting_nodes:
+                    self.compacting_nodes -= 1
+                self.has_replaced_batches = True
             else:
                 index += 1

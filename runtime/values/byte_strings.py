@@ -1,7 +1,7 @@
 """UUID, BYTEA and bit strings.
 
-A UUID's value is its text in lower case; a BYTEA's is ``bytes``. A value of BIT(n) or BIT VARYING is a text
-of ``0`` and ``1``: shorter ones sort first, then by text.
+A UUID's value is its text in lower case, and a BYTEA's is ``bytes``. A value of BIT(n) or BIT VARYING
+is a text of ``0`` and ``1``: shorter ones sort first, then by text.
 """
 
 import re
@@ -9,123 +9,139 @@ import uuid
 from typing import Any, Final
 
 from kpg.runtime.types import Kind, Type
-from kpg.runtime.values.codec import Codec, spelled
-from kpg.runtime.values.words import Mistyped, Unfit
+from kpg.runtime.values.codec import Codec, text_codec
+from kpg.runtime.values.words import UnrepresentableValue, WrongPythonType
 
-FORM: Final = re.compile(r"\{?((?:[0-9a-f]{4}-?){8})\}?", re.IGNORECASE)
-"""Hyphens may follow any group of four digits."""
-ODD: Final = str.maketrans(dict.fromkeys("\v\f", "?"))
-"""Blanks that ``bytes.fromhex`` passes over and Postgres does not."""
+UUID_FORM: Final = re.compile(r"\{?((?:[0-9a-f]{4}-?){8})\}?", re.IGNORECASE)
+"""Text of a UUID. A hyphen may follow any group of four digits."""
+REJECTED_BLANKS: Final = str.maketrans(dict.fromkeys("\v\f", "?"))
+"""Blanks that ``bytes.fromhex`` skips and Postgres rejects."""
 
 
-def uuids() -> Codec:
-    """The codec of UUID."""
+def uuid_codec() -> Codec:
+    """Return the codec of UUID."""
     same = str
-    return Codec(same, same, parse_uuid, same, uuid.UUID, _uuid, "a uuid.UUID, or its text")
+    return Codec(same, same, parse_uuid, same, uuid.UUID, _uuid_from_python, "a uuid.UUID, or its text")
 
 
-def byteas() -> Codec:
-    """The codec of BYTEA."""
-    return Codec(bytes.hex, bytes.fromhex, parse_bytes, shown_bytes, bytes, _bytes, "bytes")
+def bytea_codec() -> Codec:
+    """Return the codec of BYTEA."""
+    return Codec(bytes.hex, bytes.fromhex, parse_bytes, show_bytes, bytes, _bytes_from_python, "bytes")
 
 
 def parse_uuid(text: str) -> str:
-    """The UUID that a text means, with or without hyphens and braces; ValueError if none."""
-    found = FORM.fullmatch(text)
+    """Parse a UUID, with or without hyphens and braces.
+
+    Raises:
+        ValueError: The text is not a UUID.
+    """
+    found = UUID_FORM.fullmatch(text)
     if found is None or text.startswith("{") != text.endswith("}") or found[1].endswith("-"):
         raise ValueError("not a UUID")
     return str(uuid.UUID(hex=found[1].replace("-", "")))
 
 
-def _uuid(value: Any) -> str:
+def _uuid_from_python(value: Any) -> str:
     if isinstance(value, uuid.UUID):
         return str(value)
     if not isinstance(value, str):
-        raise Mistyped
+        raise WrongPythonType
     try:
         return parse_uuid(value)
     except ValueError:
-        raise Unfit from None
+        raise UnrepresentableValue from None
 
 
 def parse_bytes(text: str) -> bytes:
-    r"""The bytes of ``\x0102``, or of text with ``\\`` and ``\123`` as escapes; ValueError if none."""
+    r"""Parse ``\x0102``, or text with ``\\`` and ``\123`` as escapes.
+
+    Raises:
+        ValueError: The text is not a BYTEA.
+    """
     if text[:2] in ("\\x", "\\X"):
-        return bytes.fromhex(text[2:].translate(ODD))
+        return bytes.fromhex(text[2:].translate(REJECTED_BLANKS))
     result = bytearray()
-    place = 0
-    while place < len(text):
-        if text[place] != "\\":
-            result += text[place].encode()
-            place += 1
-        elif text[place + 1 : place + 2] == "\\":
+    position = 0
+    while position < len(text):
+        if text[position] != "\\":
+            result += text[position].encode()
+            position += 1
+        elif text[position + 1 : position + 2] == "\\":
             result += b"\\"
-            place += 2
-        elif re.fullmatch("[0-3][0-7]{2}", text[place + 1 : place + 4]):
-            result.append(int(text[place + 1 : place + 4], 8))
-            place += 4
+            position += 2
+        elif re.fullmatch("[0-3][0-7]{2}", text[position + 1 : position + 4]):
+            result.append(int(text[position + 1 : position + 4], 8))
+            position += 4
         else:
             raise ValueError("not a BYTEA")
     return bytes(result)
 
 
-def shown_bytes(value: bytes) -> str:
-    """As Postgres writes them, in hexadecimal."""
+def show_bytes(value: bytes) -> str:
+    """Format bytes like Postgres, in hexadecimal."""
     return f"\\x{value.hex()}"
 
 
-def _bytes(value: Any) -> bytes:
+def _bytes_from_python(value: Any) -> bytes:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     if not isinstance(value, str):
-        raise Mistyped
+        raise WrongPythonType
     try:
         return parse_bytes(value)
     except ValueError:
-        raise Unfit from None
+        raise UnrepresentableValue from None
 
 
-HEX: Final = {f"{digit:x}": f"{digit:04b}" for digit in range(16)}
+HEX_DIGIT_BITS: Final = {f"{digit:x}": f"{digit:04b}" for digit in range(16)}
 
 
 def codec(type_: Type) -> Codec:
-    """The codec of bit strings, of a length or of any."""
-    return spelled(lambda text: fitted(read(text), type_), str, str, str, "a text of 0 and 1")
+    """Return the codec of bit strings, of a length or of any."""
+    return text_codec(lambda text: cast_bits(parse_bits(text), type_), str, str, str, "a text of 0 and 1")
 
 
-def read(text: str) -> str:
-    """The bits of ``101``, ``b101`` or ``x1f``; ValueError for anything else."""
-    start = text[:1].lower()
-    body = text[1:] if start in ("b", "x") else text
-    if start == "x":
-        return "".join(map(_four, body.lower()))
+def parse_bits(text: str) -> str:
+    """Parse the bits of ``101``, ``b101`` or ``x1f``.
+
+    Raises:
+        ValueError: The text is not a bit string.
+    """
+    prefix = text[:1].lower()
+    body = text[1:] if prefix in ("b", "x") else text
+    if prefix == "x":
+        return "".join(map(_hex_digit_bits, body.lower()))
     if body.strip("01"):
         raise ValueError(f'"{body.strip("01")[0]}" is not a valid binary digit')
     return body
 
 
-def _four(digit: str) -> str:
-    if digit not in HEX:
+def _hex_digit_bits(digit: str) -> str:
+    if digit not in HEX_DIGIT_BITS:
         raise ValueError(f'"{digit}" is not a valid hexadecimal digit')
-    return HEX[digit]
+    return HEX_DIGIT_BITS[digit]
 
 
-def fitted(value: str, type_: Type) -> str:
-    """The bits as a cast to a type has them: cut, and of BIT(n) filled up with zeros."""
+def cast_bits(value: str, type_: Type) -> str:
+    """Cast bits to a type: truncate, and for BIT(n) pad with zeros."""
     if not type_.precision:
         return value
     cut = value[: type_.precision]
     return cut.ljust(type_.precision, "0") if type_.kind is Kind.BIT else cut
 
 
-def number(value: str, width: int) -> int:
-    """The integer of so many bits, of which the first is the sign; ArithmeticError if there are more."""
+def bits_to_integer(value: str, width: int) -> int:
+    """Return the signed integer of at most ``width`` bits. Only a full-width string has a sign bit.
+
+    Raises:
+        OverflowError: There are more bits.
+    """
     if len(value) > width:
         raise OverflowError("integer out of range")
-    found = int(value or "0", 2)
-    return found - (1 << width) if len(value) == width and value[0] == "1" else found
+    unsigned = int(value or "0", 2)
+    return unsigned - (1 << width) if len(value) == width and value[0] == "1" else unsigned
 
 
-def of_number(value: int, length: int) -> str:
-    """The last bits of an integer, its sign before them if there are more than it has."""
+def integer_to_bits(value: int, length: int) -> str:
+    """Return the lowest bits of an integer, extended by its sign."""
     return f"{value & ((1 << length) - 1):0{length}b}"

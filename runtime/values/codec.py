@@ -1,52 +1,52 @@
-"""Codecs: for each type, its values as words or order-preserving strings, as SQL text, and as Python objects.
+"""Codecs: for each type, its values as words or ordered strings, as SQL text, and as Python objects.
 
-A value that does not fit a word is stored as a string. Equal values have equal strings, so joins, groups and
-DISTINCT work on dictionary codes. Strings order by code point as the values do, so ORDER BY, min, max and
-comparisons use the text kernels. :func:`joined` encodes composite values as the ordered concatenation of
-their parts.
+A value that does not fit a word is stored as a string. Equal values have equal strings, so joins,
+groups and DISTINCT work on dictionary codes. Strings order by code point as the values do, so ORDER BY,
+min, max and comparisons use the text kernels. :func:`encode_parts` encodes composite values as the
+ordered concatenation of their parts.
 """
 
 import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kpg.runtime.errors import no_text
+from kpg.runtime.errors import encoding_error
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import TEXT_KINDS, Kind, Type, float_to_word, word_to_float
-from kpg.runtime.values.words import Mistyped, Unfit
+from kpg.runtime.values.words import UnrepresentableValue, WrongPythonType
 
-Speller = Callable[[Any], str]
+StringEncoder = Callable[[Any], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How the values of one type are written and read."""
+    """Conversions of the values of one type."""
 
     encode: Callable[[Any], str]
-    """The string that stands for a value, alone or as a part of another."""
+    """Encode a value as an order-preserving string, alone or as a part of another."""
     decode: Callable[[str], Any]
-    """The value that a string stands for."""
+    """Decode the string of a value."""
     parse: Callable[[str], Any]
-    """The value that a text means in SQL; ValueError if there is none."""
+    """Parse SQL text. ValueError for invalid input."""
     show: Callable[[Any], str]
-    """A value as Postgres writes it."""
+    """Format a value like Postgres."""
     to_python: Callable[[Any], Any]
-    """A value as rows have it."""
+    """Convert a value to the Python object in result rows."""
     from_python: Callable[[Any], Any]
-    """The value of a Python object; Unfit or Mistyped if there is none."""
-    expected: str
-    """What Python objects the type takes, for hints."""
+    """Convert a Python object to a value. UnrepresentableValue or WrongPythonType if there is none."""
+    input_hint: str
+    """Description of the accepted Python objects, for hints."""
 
 
-_factories: dict[Kind, Callable[[Type], Codec]] = {}
-"""What makes the codec of a type, by its kind."""
+_codec_factories: dict[Kind, Callable[[Type], Codec]] = {}
+"""Functions from a type to its codec, by kind."""
 
 
 def register_codec(*kinds: Kind) -> Callable[[Callable[[Type], Codec]], Callable[[Type], Codec]]:
-    """Declare the function that makes the codecs of types of these kinds."""
+    """Return a decorator that registers a function as the codec factory of these kinds."""
 
     def register(factory: Callable[[Type], Codec]) -> Callable[[Type], Codec]:
-        _factories.update(dict.fromkeys(kinds, factory))
+        _codec_factories.update(dict.fromkeys(kinds, factory))
         return factory
 
     return register
@@ -54,136 +54,147 @@ def register_codec(*kinds: Kind) -> Callable[[Callable[[Type], Codec]], Callable
 
 @functools.cache
 def codec_of(type_: Type) -> Codec:
-    """The codec of a type. ``type_codecs``, which the package imports, has registered those of all kinds."""
-    return _factories[type_.kind](type_)
+    """Return the codec of a type.
+
+    ``type_codecs``, which the package imports, registers the factories of all kinds.
+    """
+    return _codec_factories[type_.kind](type_)
 
 
-def spelled(
+def text_codec(
     parse: Callable[[str], Any],
     show: Callable[[Any], str],
     encode: Callable[[Any], str],
     decode: Callable[[str], Any],
     expected: str,
 ) -> Codec:
-    """The codec of a type whose values are texts in Python."""
+    """Return the codec of a type whose Python objects are its texts."""
 
-    def given(value: Any) -> Any:
+    def from_python(value: Any) -> Any:
         if not isinstance(value, str):
-            raise Mistyped
+            raise WrongPythonType
         try:
             return parse(value)
         except (ValueError, ArithmeticError):
-            raise Unfit from None
+            raise UnrepresentableValue from None
 
-    return Codec(encode, decode, parse, show, show, given, expected)
+    return Codec(encode, decode, parse, show, show, from_python, expected)
 
 
-def output_of(type_: Type) -> Callable[[Any], str]:
-    """How values are written as parts of others, and sent: as by ``Codec.show``, but true is ``t``."""
+def output_function(type_: Type) -> Callable[[Any], str]:
+    """Return the output function of a type: ``Codec.show``, but true is ``t``.
+
+    Clients and composite values get this form.
+    """
     if type_.kind is Kind.BOOLEAN:
         return lambda value: "t" if value else "f"
     return codec_of(type_).show
 
 
 @functools.cache
-def speller_of(type_: Type) -> Speller:
-    """From a Python object to the string that stands for it, for an interned type; Unfit or Mistyped."""
+def string_encoder_of(type_: Type) -> StringEncoder:
+    """Return the function from a Python object to the encoded string, for an interned type.
+
+    It raises UnrepresentableValue or WrongPythonType.
+    """
     codec = codec_of(type_)
     encode, accept = codec.encode, codec.from_python
     return accept if type_.kind in TEXT_KINDS else lambda value: encode(accept(value))
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
 @register_codec(*TEXT_KINDS)
 def _text(type_: Type) -> Codec:
-    accept = functools.partial(_checked, type_.precision)
+    accept = functools.partial(_check_text, type_.precision)
     if type_.kind is not Kind.CHAR:
-        return Codec(_same, _same, _same, _same, _same, accept, "a str")
-    padded = functools.partial(_padded, type_.precision)
-    return Codec(_same, _same, stripped, padded, padded, lambda text: accept(stripped(text)), "a str")
+        return Codec(_identity, _identity, _identity, _identity, _identity, accept, "a str")
+    padded = functools.partial(_pad, type_.precision)
+    return Codec(
+        _identity, _identity, strip_blanks, padded, padded, lambda text: accept(strip_blanks(text)), "a str"
+    )
 
 
-def stripped(text: Any) -> Any:
-    """A value of CHAR: blanks at the end do not count."""
+def strip_blanks(text: Any) -> Any:
+    """Return a value of CHAR: trailing blanks do not count."""
     return text.rstrip(" ") if isinstance(text, str) else text
 
 
-def _padded(length: int, text: str) -> str:
+def _pad(length: int, text: str) -> str:
     return text.ljust(length)
 
 
-def _checked(limit: int, value: Any) -> str:
+def _check_text(limit: int, value: Any) -> str:
     if not isinstance(value, str):
-        raise Mistyped
+        raise WrongPythonType
     if "\0" in value:
-        raise no_text()
+        raise encoding_error()
     if limit and len(value) > limit:
-        raise Unfit
+        raise UnrepresentableValue
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-        raise Unfit
+        raise UnrepresentableValue
     return value
 
 
 def word_functions(type_: Type) -> tuple[Callable[[Any], int], Callable[[int], Any]]:
-    """From values of a type of words to words, and back."""
+    """Return the functions from values of a word type to words, and back."""
 
     if type_.is_float:
         return float_to_word, word_to_float
-    return int, bool if type_.kind is Kind.BOOLEAN else _same
+    return int, bool if type_.kind is Kind.BOOLEAN else _identity
 
 
-def ordered(number: int) -> str:
-    """A string of digits for a word that orders as words do."""
+def encode_integer(number: int) -> str:
+    """Encode an integer as a string that orders as integers do."""
     digits = str(abs(number))
     if number >= 0:
         return chr(ord("a") + len(digits)) + digits
-    return chr(ord("Z") - len(digits)) + digits.translate(COMPLEMENT)
+    return chr(ord("Z") - len(digits)) + digits.translate(DIGIT_COMPLEMENT)
 
 
-def unordered(string: str) -> int:
-    """Inverse of :func:`ordered`."""
-    return int(string[1:]) if string[0] >= "a" else -int(string[1:].translate(COMPLEMENT))
+def decode_integer(string: str) -> int:
+    """Decode the string of an integer. This is the inverse of :func:`encode_integer`."""
+    return int(string[1:]) if string[0] >= "a" else -int(string[1:].translate(DIGIT_COMPLEMENT))
 
 
-COMPLEMENT = str.maketrans("0123456789", "9876543210")
-"""Digits whose order is the other way round."""
+DIGIT_COMPLEMENT = str.maketrans("0123456789", "9876543210")
+"""Translation of digits that reverses their order."""
 
 
-END, PART, NOTHING = "\x00", "\x01", "\x02"
+END, PART, NULL_PART = "\x00", "\x01", "\x02"
 """The end of a part or of all, the start of a part, and a part that is NULL, which is after all others."""
 
 
-def escaped(text: str) -> str:
-    """A text that does not contain END, in the same order."""
+def escape(text: str) -> str:
+    """Escape a text so that it does not contain END and keeps its order."""
     if END not in text and PART not in text:
         return text
-    return text.replace(PART, PART + NOTHING).replace(END, PART + PART)
+    return text.replace(PART, PART + NULL_PART).replace(END, PART + PART)
 
 
-def plain(text: str) -> str:
-    """Inverse of :func:`escaped`."""
+def unescape(text: str) -> str:
+    """Undo :func:`escape`."""
     if PART not in text:
         return text
-    return text.replace(PART + PART, END).replace(PART + NOTHING, PART)
+    return text.replace(PART + PART, END).replace(PART + NULL_PART, PART)
 
 
-def joined(parts: Iterable[str | None]) -> str:
-    """The parts as one string, which ends where it says so: less than any that goes on."""
-    return "".join(NOTHING if part is None else PART + escaped(part) + END for part in parts) + END
+def encode_parts(parts: Iterable[str | None]) -> str:
+    """Encode parts as one self-delimiting string. A prefix orders before its extensions."""
+    return "".join(NULL_PART if part is None else PART + escape(part) + END for part in parts) + END
 
 
-def split(string: str, start: int = 0) -> tuple[list[str | None], int]:
-    """The parts of what :func:`joined` made, which begins at ``start``, and where it ends."""
+def decode_parts(string: str, start: int = 0) -> tuple[list[str | None], int]:
+    """Decode the string of :func:`encode_parts` at ``start``. Return the parts and the end position."""
     parts: list[str | None] = []
     while string[start] != END:
-        if string[start] == NOTHING:
+        if string[start] == NULL_PART:
             parts.append(None)
             start += 1
         else:
             end = string.index(END, start)
-            parts.append(plain(string[start + 1 : end]))
+            parts.append(unescape(string[start + 1 : end]))
             start = end + 1
     return parts, start + 1

@@ -1,8 +1,8 @@
 """Parsing of dates, times and time zones in the forms that Postgres accepts; TIMETZ and PG_LSN.
 
-Dates may be in ISO or SQL form or with names of months. Time zones are names, abbreviations, offsets or POSIX
-texts. A TIMETZ is a pair: microseconds since midnight, and the zone's seconds east of Greenwich; it compares
-by instant, then by zone. A PG_LSN is a number.
+Dates may be in ISO or SQL form or with names of months. Time zones are names, abbreviations, offsets or
+POSIX texts. A TIMETZ is a pair: microseconds since midnight, and the zone's seconds east of Greenwich.
+It compares by instant, then by zone. A PG_LSN is a number.
 """
 
 import datetime
@@ -16,51 +16,53 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from kpg.runtime.types import Kind, Type
-from kpg.runtime.values.codec import Codec, ordered, spelled, unordered
-from kpg.runtime.values.intervals import clock
-from kpg.runtime.values.words import BLANKS, DAY, ENDS, EPOCH, MICROSECOND, days_of, is_infinite
+from kpg.runtime.values.codec import Codec, decode_integer, encode_integer, text_codec
+from kpg.runtime.values.intervals import show_clock
+from kpg.runtime.values.words import BLANKS, DAY, EPOCH, INFINITIES, MICROSECOND, days_of, is_infinite
 
 SECOND: Final = 1_000_000
-MOST_LSN: Final = 2**64
+MAX_LSN: Final = 2**64
 
 
 def codec(type_: Type) -> Codec:
-    """The codec of one of the types."""
+    """Return the codec of TIMETZ or PG_LSN."""
     match type_.kind:
         case Kind.TIMETZ:
             expected = "a time with a zone, or a text such as '12:30:00+02'"
-            plain = spelled(parse_timetz, show_timetz, _encode, _decode, expected)
-            return replace(plain, from_python=lambda value: plain.from_python(_written(value)))
+            plain = text_codec(parse_timetz, show_timetz, _encode, _decode, expected)
+            return replace(plain, from_python=lambda value: plain.from_python(_time_as_text(value)))
         case _:
-            return spelled(parse_lsn, show_lsn, ordered, unordered, "a text such as '16/B374D848'")
+            return text_codec(
+                parse_lsn, show_lsn, encode_integer, decode_integer, "a text such as '16/B374D848'"
+            )
 
 
-def _written(value: Any) -> Any:
-    """A Python time that knows how far it is from Greenwich as text, anything else as it is."""
+def _time_as_text(value: Any) -> Any:
+    """Return a Python time with a UTC offset as text, and any other value unchanged."""
     known = isinstance(value, datetime.time) and value.utcoffset() is not None
     return value.isoformat() if known else value
 
 
 def parse_timetz(text: str, default: datetime.tzinfo | None = None) -> tuple[int, int]:
-    """The time and the zone that a text means; one by name as of the text's day, or of the first of 1970."""
+    """Parse a time and its zone. A zone by name has the offset of the text's day, or of 1970-01-01."""
 
-    found = read(text)
-    if found.time is None:
+    parts = parse_moment(text)
+    if parts.time is None:
         raise ValueError("no time")
-    zone = found.zone or default or datetime.UTC
-    day = datetime.datetime(1970, 1, 1) + datetime.timedelta(days=found.day or 0)
+    zone = parts.zone or default or datetime.UTC
+    day = datetime.datetime(1970, 1, 1) + datetime.timedelta(days=parts.day or 0)
     offset = zone.utcoffset(day)
-    return found.time, 0 if offset is None else int(offset.total_seconds())
+    return parts.time, 0 if offset is None else int(offset.total_seconds())
 
 
 def show_timetz(value: tuple[int, int]) -> str:
-    """As Postgres writes it."""
+    """Format like Postgres."""
 
-    return clock(value[0]) + zone_text(value[1])
+    return show_clock(value[0]) + show_offset(value[1])
 
 
-def zone_text(seconds: int) -> str:
-    """``+02``, ``-03:30`` or ``+00:19:32``."""
+def show_offset(seconds: int) -> str:
+    """Format an offset as ``+02``, ``-03:30`` or ``+00:19:32``."""
     hours, rest = divmod(abs(seconds), 3600)
     minutes, last = divmod(rest, 60)
     more = f":{minutes:02d}" if minutes or last else ""
@@ -69,35 +71,35 @@ def zone_text(seconds: int) -> str:
 
 def _encode(value: tuple[int, int]) -> str:
     time, east = value
-    return ordered(time - east * SECOND) + "/" + ordered(-east)
+    return encode_integer(time - east * SECOND) + "/" + encode_integer(-east)
 
 
 def _decode(string: str) -> tuple[int, int]:
     instant, west = string.split("/")
-    east = -unordered(west)
-    return unordered(instant) + east * SECOND, east
+    east = -decode_integer(west)
+    return decode_integer(instant) + east * SECOND, east
 
 
-def at_zone(value: tuple[int, int], east: int) -> tuple[int, int]:
-    """What clocks show at that instant in another zone."""
+def timetz_at_offset(value: tuple[int, int], east: int) -> tuple[int, int]:
+    """Return the same instant in another offset."""
     time, before = value
     return (time + (east - before) * SECOND) % DAY, east
 
 
 def parse_lsn(text: str) -> int:
-    """The place in a log that a text means."""
-    found = re.fullmatch(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})", text)
-    if found is None:
+    """Parse a log sequence number."""
+    match = re.fullmatch(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})", text)
+    if match is None:
         raise ValueError("no place in a log")
-    return int(found[1], 16) << 32 | int(found[2], 16)
+    return int(match[1], 16) << 32 | int(match[2], 16)
 
 
 def show_lsn(value: Any) -> str:
-    """As Postgres writes it."""
+    """Format like Postgres."""
     return f"{value >> 32:X}/{value & 0xFFFFFFFF:X}"
 
 
-HOURS: Final = {
+ABBREVIATION_HOURS: Final = {
     "utc": 0,
     "gmt": 0,
     "z": 0,
@@ -127,143 +129,160 @@ HOURS: Final = {
     "akdt": -8,
     "hst": -10,
 }
-"""Abbreviations, which stand for an offset whatever the season."""
+"""Hours east of Greenwich of abbreviations, in every season."""
 OFFSET: Final = re.compile(r"([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
-ZONES_NAME: Final = r"<[^<>|]+>|[^\d,+<>|-]+"
-DISTANCE: Final = r"[+-]?\d{1,3}(?::\d{1,2}(?::\d{1,2})?)?"
-POSIX: Final = re.compile(
-    rf"(?P<name>{ZONES_NAME})?(?P<west>{DISTANCE})"
-    rf"(?:(?P<summer>{ZONES_NAME})(?P<then>{DISTANCE})?(?:,(?P<rule>[^|]+))?)?"
+ZONE_NAME: Final = r"<[^<>|]+>|[^\d,+<>|-]+"
+POSIX_OFFSET: Final = r"[+-]?\d{1,3}(?::\d{1,2}(?::\d{1,2})?)?"
+POSIX_ZONE: Final = re.compile(
+    rf"(?P<name>{ZONE_NAME})?(?P<west>{POSIX_OFFSET})"
+    rf"(?:(?P<summer>{ZONE_NAME})(?P<then>{POSIX_OFFSET})?(?:,(?P<rule>[^|]+))?)?"
 )
-"""A zone as POSIX spells it: a name, how far west it is, the same in summer, and when that is."""
-USUAL_RULE: Final = "M3.2.0,M11.1.0"
-"""When summer is where a text does not say: as in the United States."""
+"""A POSIX time zone: a name, its offset west, the same for daylight saving time, and the rule for it."""
+DEFAULT_RULE: Final = "M3.2.0,M11.1.0"
+"""Rule for daylight saving time where a text has none: that of the United States."""
 
 
 @functools.lru_cache(maxsize=1024)
-def offset(text: str) -> datetime.tzinfo:
-    """The time zone of an offset east of Greenwich, as in ISO 8601; of a name as :func:`zone`."""
-    found = OFFSET.fullmatch(text.strip(BLANKS))
-    return zone(text) if found is None else _fixed(_seconds(*found.groups()))
+def zone_of_offset(text: str) -> datetime.tzinfo:
+    """Return the time zone of an offset east of Greenwich, as in ISO 8601, or of a name."""
+    match = OFFSET.fullmatch(text.strip(BLANKS))
+    return time_zone(text) if match is None else _fixed_offset_zone(_signed_seconds(*match.groups()))
 
 
-def _seconds(sign: str, hours: str, minutes: str | None, seconds: str | None) -> int:
+def _signed_seconds(sign: str, hours: str, minutes: str | None, seconds: str | None) -> int:
     total = int(hours) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
     return -total if sign == "-" else total
 
 
 @functools.lru_cache(maxsize=1024)
-def zone(name: str) -> datetime.tzinfo:
-    """The time zone of an abbreviation, or as :func:`listed`; ValueError if there is none."""
-    hours = HOURS.get(name.strip(BLANKS).lower())
-    return listed(name) if hours is None else _fixed(hours * 3600)
+def time_zone(name: str) -> datetime.tzinfo:
+    """Return the time zone of an abbreviation, or as :func:`zone_by_name`.
+
+    Raises:
+        ValueError: There is no such time zone.
+    """
+    hours = ABBREVIATION_HOURS.get(name.strip(BLANKS).lower())
+    return zone_by_name(name) if hours is None else _fixed_offset_zone(hours * 3600)
 
 
 @functools.lru_cache(maxsize=1024)
-def listed(name: str) -> datetime.tzinfo:
-    """The time zone of a name in the database of time zones, or of a POSIX text; ValueError if there is none.
+def zone_by_name(name: str) -> datetime.tzinfo:
+    """Return the time zone of a name in the time zone database, or of a POSIX text.
 
-    ``-02:00`` is a POSIX text, too: two hours east of Greenwich.
+    ``-02:00`` is a POSIX text too: two hours east of Greenwich.
+
+    Raises:
+        ValueError: There is no such time zone.
     """
     text = name.strip(BLANKS)
     if text[:1].isalpha():
-        for known in (text, _cased(text), text.upper()):
+        for candidate in (text, _capitalize_zone(text), text.upper()):
             try:
-                return zoneinfo.ZoneInfo(known)
+                return zoneinfo.ZoneInfo(candidate)
             except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
                 continue
-    found = POSIX.fullmatch(text)
-    if found is None:
+    match = POSIX_ZONE.fullmatch(text)
+    if match is None:
         raise ValueError(f"no time zone {name}")
-    west = _distance(found["west"])
-    if found["summer"] is None:
-        return _fixed(-west, (found["name"] or "").strip("<>"))
-    summer = west - 3600 if found["then"] is None else _distance(found["then"])
-    first, second = (re.sub("[^A-Za-z0-9+-]", "", found[part] or "") or "-" for part in ("name", "summer"))
-    rule = found["rule"] or USUAL_RULE
-    return _seasonal(f"<{first}>{_zones_clock(west)}<{second}>{_zones_clock(summer)},{rule}", text)
+    west = _parse_posix_offset(match["west"])
+    if match["summer"] is None:
+        return _fixed_offset_zone(-west, (match["name"] or "").strip("<>"))
+    summer = west - 3600 if match["then"] is None else _parse_posix_offset(match["then"])
+    first, second = (re.sub("[^A-Za-z0-9+-]", "", match[part] or "") or "-" for part in ("name", "summer"))
+    rule = match["rule"] or DEFAULT_RULE
+    return _daylight_saving_zone(
+        f"<{first}>{_show_posix_offset(west)}<{second}>{_show_posix_offset(summer)},{rule}", text
+    )
 
 
-def _distance(text: str) -> int:
-    """Seconds west of Greenwich."""
+def _parse_posix_offset(text: str) -> int:
+    """Return the seconds west of Greenwich."""
     hours, minutes, seconds = (*text.lstrip("+-").split(":"), "0", "0")[:3]
-    return _seconds("-" if text.startswith("-") else "+", hours, minutes, seconds)
+    return _signed_seconds("-" if text.startswith("-") else "+", hours, minutes, seconds)
 
 
-def _zones_clock(west: int) -> str:
-    """A distance as ``zoneinfo`` reads it."""
+def _show_posix_offset(west: int) -> str:
+    """Format an offset as ``zoneinfo`` reads it."""
     minutes, seconds = divmod(abs(west), 60)
     return f"{'-' if west < 0 else ''}{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}"
 
 
-def _seasonal(text: str, key: str) -> datetime.tzinfo:
-    """A time zone with a summer time, of a text that files of the database end in."""
+def _daylight_saving_zone(text: str, key: str) -> datetime.tzinfo:
+    """Return a time zone with daylight saving time, from the POSIX text at the end of a TZif file."""
     header = struct.pack(">4sc15x6l", b"TZif", b"2", 0, 0, 0, 0, 1, 1)
     kind = struct.pack(">lbb", 0, 0, 0) + b"\0"
     return zoneinfo.ZoneInfo.from_file(io.BytesIO((header + kind) * 2 + f"\n{text}\n".encode()), key=key)
 
 
-def _cased(text: str) -> str:
-    """``america/new_york`` with capitals where names have them."""
+def _capitalize_zone(text: str) -> str:
+    """Capitalize ``america/new_york`` like names in the database."""
     return re.sub(r"(?:^|(?<=[/_-]))[a-z]", lambda found: found[0].upper(), text.lower())
 
 
-def named(name: str) -> str:
-    """The name of a time zone as it is written in its list; ValueError if there is none."""
-    where = listed(name)
-    return where.key if isinstance(where, zoneinfo.ZoneInfo) else name
+def canonical_zone_name(name: str) -> str:
+    """Return the name of a time zone as in the database.
+
+    Raises:
+        ValueError: There is no such time zone.
+    """
+    tz = zone_by_name(name)
+    return tz.key if isinstance(tz, zoneinfo.ZoneInfo) else name
 
 
-def _fixed(seconds: int, name: str | None = None) -> datetime.tzinfo:
+def _fixed_offset_zone(seconds: int, name: str | None = None) -> datetime.tzinfo:
     if abs(seconds) >= 86_400:
         raise ValueError("a time zone is less than a day from Greenwich")
     east = datetime.timedelta(seconds=seconds)
     return datetime.timezone(east) if name is None else datetime.timezone(east, name)
 
 
-CYCLE: Final = 146_097 * 86_400_000_000
-"""Microseconds of 400 years, after which days come again."""
-FIRST, LAST = -62_000_000_000_000_000, 253_000_000_000_000_000
+GREGORIAN_CYCLE: Final = 146_097 * 86_400_000_000
+"""Microseconds of 400 years, after which the calendar repeats."""
+MIN_PYTHON_INSTANT, MAX_PYTHON_INSTANT = -62_000_000_000_000_000, 253_000_000_000_000_000
 """Instants between which Python counts."""
 
 
-def _within(word: int) -> int:
-    """How many microseconds an instant is moved by, in cycles, to be one that Python counts."""
-    if word < FIRST:
-        return (FIRST - word) // CYCLE * CYCLE + CYCLE
-    return -((word - LAST) // CYCLE * CYCLE + CYCLE) if word > LAST else 0
+def _cycle_shift(word: int) -> int:
+    """Return the microseconds, in whole cycles, that move an instant into Python's years."""
+    if word < MIN_PYTHON_INSTANT:
+        return (MIN_PYTHON_INSTANT - word) // GREGORIAN_CYCLE * GREGORIAN_CYCLE + GREGORIAN_CYCLE
+    return (
+        -((word - MAX_PYTHON_INSTANT) // GREGORIAN_CYCLE * GREGORIAN_CYCLE + GREGORIAN_CYCLE)
+        if word > MAX_PYTHON_INSTANT
+        else 0
+    )
 
 
-def at(word: int, where: datetime.tzinfo) -> datetime.datetime:
-    """An instant in a time zone, by another year if it is beyond those that Python has."""
-    return (EPOCH + (word + _within(word)) * MICROSECOND).replace(tzinfo=datetime.UTC).astimezone(where)
+def to_datetime(word: int, tz: datetime.tzinfo) -> datetime.datetime:
+    """Return an instant in a time zone, moved by whole cycles if it is outside of Python's years."""
+    return (EPOCH + (word + _cycle_shift(word)) * MICROSECOND).replace(tzinfo=datetime.UTC).astimezone(tz)
 
 
 def session_zone(name: str) -> datetime.tzinfo:
-    """The time zone of a session."""
-    return datetime.UTC if name == "UTC" else zone(name)
+    """Return the time zone of a session."""
+    return datetime.UTC if name == "UTC" else time_zone(name)
 
 
-def to_local(word: int, where: datetime.tzinfo) -> int:
-    """What clocks show in a time zone at an instant: TIMESTAMPTZ to TIMESTAMP."""
-    if where is datetime.UTC or is_infinite(word):
+def to_local(word: int, tz: datetime.tzinfo) -> int:
+    """Return the local time in a time zone at an instant: TIMESTAMPTZ to TIMESTAMP."""
+    if tz is datetime.UTC or is_infinite(word):
         return word
-    moved = _within(word)
-    return (at(word, where).replace(tzinfo=None) - EPOCH) // MICROSECOND - moved
+    shift = _cycle_shift(word)
+    return (to_datetime(word, tz).replace(tzinfo=None) - EPOCH) // MICROSECOND - shift
 
 
-def from_local(word: int, where: datetime.tzinfo) -> int:
-    """The instant at which clocks of a time zone show it: TIMESTAMP to TIMESTAMPTZ.
+def from_local(word: int, tz: datetime.tzinfo) -> int:
+    """Return the instant of a local time in a time zone: TIMESTAMP to TIMESTAMPTZ.
 
-    Of two such instants the one of standard time; a time that is left out counts on from before.
+    Of two such instants it is the one in standard time. In a gap, time continues from before the gap.
     """
-    if where is datetime.UTC or is_infinite(word):
+    if tz is datetime.UTC or is_infinite(word):
         return word
-    moved = _within(word)
-    local = EPOCH + (word + moved) * MICROSECOND
-    first, second = (local.replace(tzinfo=where, fold=fold) for fold in (0, 1))
+    shift = _cycle_shift(word)
+    local = EPOCH + (word + shift) * MICROSECOND
+    first, second = (local.replace(tzinfo=tz, fold=fold) for fold in (0, 1))
     chosen = first if first.utcoffset() == second.utcoffset() or _is_gap(first) else second
-    return (chosen.astimezone(datetime.UTC).replace(tzinfo=None) - EPOCH) // MICROSECOND - moved
+    return (chosen.astimezone(datetime.UTC).replace(tzinfo=None) - EPOCH) // MICROSECOND - shift
 
 
 def _is_gap(local: datetime.datetime) -> bool:
@@ -308,20 +327,20 @@ DAY_NAMES: Final = frozenset(
         "saturday",
     ]
 )
-LATEST_CENTURY: Final = 70
-"""Years of two digits from here on are of the 20th century, those below of the 21st."""
+CENTURY_PIVOT: Final = 70
+"""First two-digit year of the 20th century. Smaller years are in the 21st."""
 
 
-class Moment(NamedTuple):
-    """What a text says: a day (from 1970), microseconds of a day, a time zone; None if it does not."""
+class ParsedMoment(NamedTuple):
+    """A parsed text: the day since 1970, microseconds of the day, and time zone; None if absent."""
 
     day: int | None
     time: int | None
     zone: datetime.tzinfo | None
 
 
-class _Reader:
-    """What was found so far."""
+class _MomentParser:
+    """State of the parser of a date and time."""
 
     def __init__(self, order: str) -> None:
         self.order = order
@@ -330,8 +349,8 @@ class _Reader:
         self.month: int | None = None
         self.time: int | None = None
         self.zone: datetime.tzinfo | None = None
-        self.era = False
-        self.half = ""
+        self.is_bc = False
+        self.meridiem = ""
         self.day: int | None = None
 
     def set_date(self, year: str, month: str, day: str) -> None:
@@ -340,7 +359,7 @@ class _Reader:
         self.date = (_year(year), MONTHS[month.lower()] if month.isalpha() else int(month), int(day))
 
     def set_numbers(self, first: str, second: str, third: str) -> None:
-        """Three numbers, of which the style says which is the year."""
+        """Set the date from three numbers in the order of the style."""
         if self.order == "YMD" and len(third) == 2:
             self.set_date(first, second, third)
         elif self.order == "DMY":
@@ -356,26 +375,26 @@ class _Reader:
     def set_zone(self, text: str) -> None:
         if self.zone is not None:
             raise ValueError("two time zones")
-        self.zone = offset(text)
+        self.zone = zone_of_offset(text)
 
-    def result(self) -> Moment:
+    def result(self) -> ParsedMoment:
         if self.month is not None:
-            self._named_month()
+            self._set_date_with_month_name()
         elif self.loose:
-            raise ValueError("a number that is no part of a date")
+            raise ValueError("a number outside of a date")
         if self.date is not None:
             year, month, day = self.date
             if not year:
                 raise ValueError("there is no year 0")
-            self.day = days_of(1 - year if self.era else year, month, day)
+            self.day = days_of(1 - year if self.is_bc else year, month, day)
         time = self.time
-        if self.half and time is not None:
+        if self.meridiem and time is not None:
             if not 1 <= time // 3_600_000_000 <= 12:
                 raise ValueError("an hour from 1 to 12 goes with AM and PM")
-            time = time % (DAY // 2) + (DAY // 2 if self.half == "pm" else 0)
-        return Moment(self.day, time, self.zone)
+            time = time % (DAY // 2) + (DAY // 2 if self.meridiem == "pm" else 0)
+        return ParsedMoment(self.day, time, self.zone)
 
-    def _named_month(self) -> None:
+    def _set_date_with_month_name(self) -> None:
         if len(self.loose) != 2 or self.date is not None:
             raise ValueError("a day and a year go with the name of a month")
         first, second = self.loose
@@ -385,7 +404,7 @@ class _Reader:
 
 def _year(text: str) -> int:
     number = int(text)
-    return number + (1900 if number >= LATEST_CENTURY else 2000) if len(text) <= 2 else number
+    return number + (1900 if number >= CENTURY_PIVOT else 2000) if len(text) <= 2 else number
 
 
 def _clock(hours: int, minutes: int, seconds: int, fraction: str) -> int:
@@ -398,113 +417,114 @@ def _clock(hours: int, minutes: int, seconds: int, fraction: str) -> int:
     return total
 
 
-def _compact_time(found: _Reader, text: str, fraction: str | None) -> None:
-    found.set_time(text[:2], text[2:4], text[4:6] or None, fraction)
+def _set_compact_time(parser: _MomentParser, text: str, fraction: str | None) -> None:
+    parser.set_time(text[:2], text[2:4], text[4:6] or None, fraction)
 
 
-def _word(found: _Reader, text: str) -> None:
+def _set_word(parser: _MomentParser, text: str) -> None:
     word = text.lower().rstrip(".")
-    if word in MONTHS and found.month is None and found.date is None:
-        found.month = MONTHS[word]
+    if word in MONTHS and parser.month is None and parser.date is None:
+        parser.month = MONTHS[word]
     elif word in ("am", "pm"):
-        found.half = word
+        parser.meridiem = word
     elif word in ("ad", "bc"):
-        found.era = word == "bc"
+        parser.is_bc = word == "bc"
     elif word == "epoch":
-        found.day, found.time = 0, 0
+        parser.day, parser.time = 0, 0
     elif word == "allballs":
-        found.time, found.zone = 0, datetime.UTC
+        parser.time, parser.zone = 0, datetime.UTC
     elif word not in DAY_NAMES and word != "t":
-        found.set_zone(text)
+        parser.set_zone(text)
 
 
-NAME: Final = r"[A-Za-z]{3,9}"
-FORMS: Final[tuple[tuple[str, Callable[..., None]], ...]] = (
+MONTH_NAME: Final = r"[A-Za-z]{3,9}"
+MOMENT_FORMS: Final[tuple[tuple[str, Callable[..., None]], ...]] = (
     (r"(\d{3,})-(\d{1,2})-(\d{1,2})(?:T(?=\d))?", lambda f, y, m, d: f.set_date(y, m, d)),
     (r"(\d{4}) (\d{1,2})[-/](\d{1,2})(?![\d:])", lambda f, y, m, d: f.set_date(y, m, d)),
     (r"(\d{4})[/.](\d{1,2})[/.](\d{1,2})", lambda f, y, m, d: f.set_date(y, m, d)),
     (r"(\d{1,2})[/.-](\d{1,2})[/.-](\d{4}|\d{2})(?![\d:])", lambda f, *parts: f.set_numbers(*parts)),
-    (rf"(\d{{4}})[-/ ]({NAME})[-/ ](\d{{1,2}})(?!\d|:)", lambda f, y, m, d: f.set_date(y, m, d)),
-    (rf"(\d{{1,2}})[-/]({NAME})[-/](\d{{4}}|\d{{2}})(?!\d)", lambda f, d, m, y: f.set_date(y, m, d)),
-    (rf"({NAME})[-/](\d{{1,2}})[-/](\d{{4}}|\d{{2}})(?!\d)", lambda f, m, d, y: f.set_date(y, m, d)),
+    (rf"(\d{{4}})[-/ ]({MONTH_NAME})[-/ ](\d{{1,2}})(?!\d|:)", lambda f, y, m, d: f.set_date(y, m, d)),
+    (rf"(\d{{1,2}})[-/]({MONTH_NAME})[-/](\d{{4}}|\d{{2}})(?!\d)", lambda f, d, m, y: f.set_date(y, m, d)),
+    (rf"({MONTH_NAME})[-/](\d{{1,2}})[-/](\d{{4}}|\d{{2}})(?!\d)", lambda f, m, d, y: f.set_date(y, m, d)),
     (r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:[.,](\d*))?)?(?![\d:])", lambda f, *parts: f.set_time(*parts)),
     (r"J(\d+)(?![A-Za-z])", lambda f, n: setattr(f, "day", int(n) - 2_440_588)),
     (r"(\d{4})(\d{2})(\d{2})(?:T(?=\d)|(?!\d))", lambda f, y, m, d: f.set_date(y, m, d)),
-    (r"(\d{4})\.(\d{3})(?!\d)", lambda f, y, n: setattr(f, "day", _of_year(int(y), int(n)))),
-    (r"T?(\d{6}|\d{4}(?=[+-]|Z))(?:\.(\d+))?(?!\d)", _compact_time),
+    (r"(\d{4})\.(\d{3})(?!\d)", lambda f, y, n: setattr(f, "day", _day_of_year(int(y), int(n)))),
+    (r"T?(\d{6}|\d{4}(?=[+-]|Z))(?:\.(\d+))?(?!\d)", _set_compact_time),
     (r"([+-]\d{1,2}(?::?\d{2}(?::?\d{2})?)?)(?!\d)", lambda f, text: f.set_zone(text)),
-    (r"([A-Za-z]+(?:[/_+-][A-Za-z0-9]+)*\.?)", _word),
+    (r"([A-Za-z]+(?:[/_+-][A-Za-z0-9]+)*\.?)", _set_word),
     (r"(\d{1,4})(?:st|nd|rd|th)?(?!\d)", lambda f, text: f.loose.append(text)),
 )
-SHORT: Final = re.compile(r"(\d{2})(\d{2})(\d{2})")
-"""A date of six digits, which elsewhere are a time."""
-COMPILED: Final = tuple((re.compile(form, re.ASCII), take) for form, take in FORMS)
+SIX_DIGIT_DATE: Final = re.compile(r"(\d{2})(\d{2})(\d{2})")
+"""A date of six digits, which are a time elsewhere."""
+COMPILED_FORMS: Final = tuple((re.compile(form, re.ASCII), take) for form, take in MOMENT_FORMS)
 
 
-def _of_year(year: int, number: int) -> int:
+def _day_of_year(year: int, number: int) -> int:
     return days_of(year, 1, 1) + number - 1
 
 
-def read(text: str, order: str = "MDY") -> Moment:
-    """What a text says of a date and time; ValueError if it is not understood.
+def parse_moment(text: str, order: str = "MDY") -> ParsedMoment:
+    """Parse the parts of a date and time. ``order`` is the order of numbers in dates, such as ``MDY``.
 
-    ``order`` says what numbers without a sign of their own are: a month, a day, a year.
+    Raises:
+        ValueError: The text is not understood.
     """
-    found, place, text = _Reader(order), 0, text.strip(BLANKS)
+    parser, position, text = _MomentParser(order), 0, text.strip(BLANKS)
     if not text:
         raise ValueError("an empty text")
-    while place < len(text):
-        if text[place] in " ,\t\n\v\f\r":
-            place += 1
+    while position < len(text):
+        if text[position] in " ,\t\n\v\f\r":
+            position += 1
             continue
-        for form, take in COMPILED:
-            match = form.match(text, place)
+        for form, set_part in COMPILED_FORMS:
+            match = form.match(text, position)
             if match is not None:
                 try:
-                    take(found, *match.groups())
+                    set_part(parser, *match.groups())
                 except KeyError:
                     continue
-                place = match.end()
+                position = match.end()
                 break
         else:
             raise ValueError("no date or time")
-    return found.result()
+    return parser.result()
 
 
 def parse_date(text: str, order: str = "MDY") -> int:
-    """The day that a text means; a time of day is left out."""
-    if text.strip(BLANKS).lower() in ENDS:
-        return ENDS[text.strip(BLANKS).lower()]
-    short = SHORT.fullmatch(text.strip(BLANKS))
-    day = read("{1}/{2}/{0}".format(*short.groups()) if short else text, order).day
+    """Parse a date. A time of day is ignored."""
+    if text.strip(BLANKS).lower() in INFINITIES:
+        return INFINITIES[text.strip(BLANKS).lower()]
+    short = SIX_DIGIT_DATE.fullmatch(text.strip(BLANKS))
+    day = parse_moment("{1}/{2}/{0}".format(*short.groups()) if short else text, order).day
     if day is None:
         raise ValueError("no date")
     return day
 
 
 def parse_timestamp(text: str, order: str = "MDY") -> int:
-    """The date and time that a text means; a time zone is left out, as in Postgres."""
-    if text.strip(BLANKS).lower() in ENDS:
-        return ENDS[text.strip(BLANKS).lower()]
-    moment = read(text, order)
+    """Parse a date and time. A time zone is ignored, as in Postgres."""
+    if text.strip(BLANKS).lower() in INFINITIES:
+        return INFINITIES[text.strip(BLANKS).lower()]
+    moment = parse_moment(text, order)
     if moment.day is None:
         raise ValueError("no date")
     return moment.day * DAY + (moment.time or 0)
 
 
 def parse_instant(text: str, default: datetime.tzinfo = datetime.UTC, order: str = "MDY") -> int:
-    """The instant that a text means, in a time zone unless it says one."""
-    if text.strip(BLANKS).lower() in ENDS:
-        return ENDS[text.strip(BLANKS).lower()]
-    moment = read(text, order)
+    """Parse an instant, in the default time zone unless the text has one."""
+    if text.strip(BLANKS).lower() in INFINITIES:
+        return INFINITIES[text.strip(BLANKS).lower()]
+    moment = parse_moment(text, order)
     if moment.day is None:
         raise ValueError("no date")
     return from_local(moment.day * DAY + (moment.time or 0), moment.zone or default)
 
 
 def parse_time(text: str) -> int:
-    """The time of day that a text means; a date and a time zone are left out."""
-    moment = read(text)
+    """Parse a time of day. A date and a time zone are ignored."""
+    moment = parse_moment(text)
     if moment.time is None:
         raise ValueError("no time")
     return moment.time

@@ -7,10 +7,10 @@ from typing import Any, Final
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import RANGE_NAMES, Kind, Type
 from kpg.runtime.values.codec import codec_of
-from kpg.runtime.values.words import BLANKS, parse_whole
+from kpg.runtime.values.words import BLANKS, parse_integer
 
 SYNTAX, RANGE, DATE_SYNTAX, DATE_RANGE = "22P02", "22003", "22007", "22008"
-NAMES: Final = {
+TYPE_NAMES: Final = {
     Kind.SMALLINT: "smallint",
     Kind.DECIMAL: "numeric",
     Kind.DOUBLE: "double precision",
@@ -20,57 +20,61 @@ NAMES: Final = {
     Kind.INTERVAL_MONTH: "interval",
     Kind.JSONB: "json",
 }
-"""How complaints call types, where not by the SQL name in small letters."""
+"""Type names in messages where they differ from the lower-case SQL name."""
 MOMENTS: Final = (Kind.DATE, Kind.TIME, Kind.TIMETZ, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
-FIGURES: Final = re.compile(r"[-+\s]*\d+[-/:.]\d[\d\s:./TZ+-]*(?:[a-z]{2})?\s*", re.IGNORECASE | re.ASCII)
-"""What has the form of a date or a time, whatever its numbers."""
-YEAR: Final = re.compile(r"\s*(\d{5,})-(?:0?[1-9]|1[0-2])-(?:0?[1-9]|[12]\d|3[01])\b")
-"""A date that is one, but of a year that is too far away."""
-SPAN: Final = re.compile(r"\s*[-+]?\d{6,}\s*[a-z]+.*", re.IGNORECASE | re.DOTALL)
+MOMENT_LIKE: Final = re.compile(r"[-+\s]*\d+[-/:.]\d[\d\s:./TZ+-]*(?:[a-z]{2})?\s*", re.IGNORECASE | re.ASCII)
+"""Text in the form of a date or a time with any numbers."""
+DISTANT_DATE: Final = re.compile(r"\s*(\d{5,})-(?:0?[1-9]|1[0-2])-(?:0?[1-9]|[12]\d|3[01])\b")
+"""A valid date, except that the year is out of range."""
+LARGE_INTERVAL: Final = re.compile(r"\s*[-+]?\d{6,}\s*[a-z]+.*", re.IGNORECASE | re.DOTALL)
 ZONE: Final = re.compile(r"[-+\d\s:.]+\s([A-Za-z]+/[A-Za-z_/]+)\s*$")
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
-    """A message, its SQLSTATE, and more of what is wrong."""
+class InputError:
+    """The message, SQLSTATE and detail of an input error."""
 
     message: str
     sqlstate: str
     detail: str | None = None
 
 
-class BadPart(ValueError):
-    """A part of a value, such as an element of an array, means none."""
+class InvalidInput(ValueError):
+    """Text is not valid input for a type, such as an element of an array."""
 
-    def __init__(self, complaint: Complaint) -> None:
-        super().__init__(complaint.message)
-        self.complaint = complaint
+    def __init__(self, error: InputError) -> None:
+        super().__init__(error.message)
+        self.error = error
 
 
-def read(text: str, type_: Type) -> Any:
-    """The value that a text means; BadPart with what is wrong if it means none."""
+def parse_input(text: str, type_: Type) -> Any:
+    """Parse a text as a value of a type.
+
+    Raises:
+        InvalidInput: The text is invalid. The exception has the message and SQLSTATE.
+    """
     try:
         return codec_of(type_).parse(text)
-    except BadPart:
+    except InvalidInput:
         raise
     except (ValueError, ArithmeticError) as error:
-        raise BadPart(_complaint(text, type_, error)) from None
+        raise InvalidInput(_classify_error(text, type_, error)) from None
 
 
-def complaint(text: str, type_: Type) -> Complaint:
-    """What is wrong with a text as a value of a type of which it means none."""
+def input_error(text: str, type_: Type) -> InputError:
+    """Return the error of a text that is not a valid value of a type."""
     try:
-        read(text, type_)
-    except BadPart as error:
-        return error.complaint
+        parse_input(text, type_)
+    except InvalidInput as error:
+        return error.error
     if type_.is_text:
-        return Complaint(f"value too long for type {spelled(type_)}", "22001")
+        return InputError(f"value too long for type {message_type_name(type_)}", "22001")
     of_float = "" if type_.is_float else "value "
-    return Complaint(f'{of_float}"{text}" is out of range for type {spelled(type_)}', RANGE)
+    return InputError(f'{of_float}"{text}" is out of range for type {message_type_name(type_)}', RANGE)
 
 
-def spelled(type_: Type) -> str:
-    """The name that complaints have for a type."""
+def message_type_name(type_: Type) -> str:
+    """Return the name of a type in messages."""
     if type_.is_text:
         name = "character" if type_.kind is Kind.CHAR else "character varying"
         return f"{name}({type_.precision})" if type_.precision else name
@@ -78,51 +82,53 @@ def spelled(type_: Type) -> str:
         return f"{RANGE_NAMES[type_.parts[0].kind]}{type_.kind.value}".lower()
     if type_.name:
         return type_.name
-    return NAMES.get(type_.kind, type_.kind.value.lower())
+    return TYPE_NAMES.get(type_.kind, type_.kind.value.lower())
 
 
-def _complaint(text: str, type_: Type, error: Exception) -> Complaint:
+def _classify_error(text: str, type_: Type, error: Exception) -> InputError:
     kind = type_.kind
     if kind is Kind.ENUM:
-        return Complaint(f'invalid input value for enum {type_.name}: "{text}"', SYNTAX)
+        return InputError(f'invalid input value for enum {type_.name}: "{text}"', SYNTAX)
     if type_.is_numeric:
-        return _of_number(text, type_)
+        return _number_error(text, type_)
     if kind in MOMENTS:
-        return _of_moment(text, type_)
+        return _moment_error(text, type_)
     if kind in (Kind.INTERVAL, Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH):
-        if SPAN.fullmatch(text) or isinstance(error, OverflowError):
-            return Complaint(f'interval field value out of range: "{text}"', "22015")
-        return Complaint(f'invalid input syntax for type interval: "{text}"', DATE_SYNTAX)
+        if LARGE_INTERVAL.fullmatch(text) or isinstance(error, OverflowError):
+            return InputError(f'interval field value out of range: "{text}"', "22015")
+        return InputError(f'invalid input syntax for type interval: "{text}"', DATE_SYNTAX)
     if kind in (Kind.JSON, Kind.JSONB) and str(error).startswith("\\u0000"):
         detail = "\\u0000 cannot be converted to text."
-        return Complaint("unsupported Unicode escape sequence", "22P05", detail)
+        return InputError("unsupported Unicode escape sequence", "22P05", detail)
     if kind is Kind.JSON or kind is Kind.JSONB:
-        return Complaint("invalid input syntax for type json", SYNTAX, f'"{text}" is no JSON.')
+        return InputError("invalid input syntax for type json", SYNTAX, f'"{text}" is no JSON.')
     if kind in (Kind.BIT, Kind.VARBIT, Kind.BYTEA):
-        return _of_bits(text, type_)
-    return _of_compound(text, type_, error)
+        return _bits_error(text, type_)
+    return _compound_error(text, type_, error)
 
 
-def _of_compound(text: str, type_: Type, error: Exception) -> Complaint:
-    """Of a value that is made of others, or of any other type."""
+def _compound_error(text: str, type_: Type, error: Exception) -> InputError:
+    """Return the error of a composite value, or of any other type."""
     match type_.kind:
         case Kind.ARRAY:
-            known = str(error).startswith(("malformed", "upper bound", "array lower"))
-            return Complaint(str(error) if known else f'malformed array literal: "{text}"', SYNTAX)
+            is_specific = str(error).startswith(("malformed", "upper bound", "array lower"))
+            return InputError(str(error) if is_specific else f'malformed array literal: "{text}"', SYNTAX)
         case Kind.RECORD:
-            return Complaint(f'malformed record literal: "{text}"', SYNTAX)
+            return InputError(f'malformed record literal: "{text}"', SYNTAX)
         case Kind.RANGE | Kind.MULTIRANGE:
             if "bound must be" in str(error):
-                return Complaint("range lower bound must be less than or equal to range upper bound", "22000")
-            return Complaint(f'malformed {type_.kind.value.lower()} literal: "{text}"', SYNTAX)
-        case Kind.CIDR if means(text, Type(Kind.INET)):
-            return Complaint(f'invalid cidr value: "{text}"', SYNTAX, "Value has bits set to right of mask.")
+                return InputError(
+                    "range lower bound must be less than or equal to range upper bound", "22000"
+                )
+            return InputError(f'malformed {type_.kind.value.lower()} literal: "{text}"', SYNTAX)
+        case Kind.CIDR if is_valid_input(text, Type(Kind.INET)):
+            return InputError(f'invalid cidr value: "{text}"', SYNTAX, "Value has bits set to right of mask.")
         case _:
-            return Complaint(f'invalid input syntax for type {spelled(type_)}: "{text}"', SYNTAX)
+            return InputError(f'invalid input syntax for type {message_type_name(type_)}: "{text}"', SYNTAX)
 
 
-def means(text: str, type_: Type) -> bool:
-    """Whether a text means a value of a type."""
+def is_valid_input(text: str, type_: Type) -> bool:
+    """Check whether a text is a valid value of a type."""
     try:
         codec_of(type_).parse(text)
     except (ValueError, ArithmeticError):
@@ -130,63 +136,63 @@ def means(text: str, type_: Type) -> bool:
     return True
 
 
-def _of_number(text: str, type_: Type) -> Complaint:
-    wrong = Complaint(f'invalid input syntax for type {spelled(type_)}: "{text}"', SYNTAX)
+def _number_error(text: str, type_: Type) -> InputError:
+    syntax_error = InputError(f'invalid input syntax for type {message_type_name(type_)}: "{text}"', SYNTAX)
     if type_.is_integer:
         try:
-            parse_whole(text)
+            parse_integer(text)
         except ValueError:
-            return wrong
-        return Complaint(f'value "{text}" is out of range for type {spelled(type_)}', RANGE)
+            return syntax_error
+        return InputError(f'value "{text}" is out of range for type {message_type_name(type_)}', RANGE)
     if "_" in text and type_.is_float:
-        return wrong
+        return syntax_error
     try:
         Decimal(text.strip(BLANKS))
     except (InvalidOperation, ValueError):
-        return wrong
+        return syntax_error
     if type_.is_float:
-        return Complaint(f'"{text}" is out of range for type {spelled(type_)}', RANGE)
+        return InputError(f'"{text}" is out of range for type {message_type_name(type_)}', RANGE)
     if not type_.precision:
-        return Complaint("value overflows numeric format", RANGE)
-    return overflow(type_)
+        return InputError("value overflows numeric format", RANGE)
+    return overflow_error(type_)
 
 
-def overflow(type_: Type) -> Complaint:
-    """Of a number that has too many digits for a NUMERIC."""
+def overflow_error(type_: Type) -> InputError:
+    """Return the error of a number with too many digits for a NUMERIC."""
     whole = type_.precision - type_.scale
-    most = f"10^{whole}" if whole else "1"
+    bound = f"10^{whole}" if whole else "1"
     what = f"A field with precision {type_.precision}, scale {type_.scale}"
-    detail = f"{what} must round to an absolute value less than {most}."
-    return Complaint("numeric field overflow", RANGE, detail)
+    detail = f"{what} must round to an absolute value less than {bound}."
+    return InputError("numeric field overflow", RANGE, detail)
 
 
-def _of_moment(text: str, type_: Type) -> Complaint:
-    far, zone = YEAR.match(text), ZONE.match(text)
+def _moment_error(text: str, type_: Type) -> InputError:
+    far, zone = DISTANT_DATE.match(text), ZONE.match(text)
     if far is not None and type_.kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
         name = "date" if type_.kind is Kind.DATE else "timestamp"
-        return Complaint(f'{name} out of range: "{text}"', DATE_RANGE)
+        return InputError(f'{name} out of range: "{text}"', DATE_RANGE)
     if zone is not None:
-        return Complaint(f'time zone "{zone[1].lower()}" not recognized', "22023")
-    if FIGURES.fullmatch(text):
-        return Complaint(f'date/time field value out of range: "{text}"', DATE_RANGE)
-    name = NAMES.get(type_.kind, type_.kind.value.lower())
-    return Complaint(f'invalid input syntax for type {name}: "{text}"', DATE_SYNTAX)
+        return InputError(f'time zone "{zone[1].lower()}" not recognized', "22023")
+    if MOMENT_LIKE.fullmatch(text):
+        return InputError(f'date/time field value out of range: "{text}"', DATE_RANGE)
+    name = TYPE_NAMES.get(type_.kind, type_.kind.value.lower())
+    return InputError(f'invalid input syntax for type {name}: "{text}"', DATE_SYNTAX)
 
 
-def _of_bits(text: str, type_: Type) -> Complaint:
+def _bits_error(text: str, type_: Type) -> InputError:
     if type_.kind is not Kind.BYTEA:
         base, digits = ("hexadecimal", text[1:]) if text[:1] in "xX" else ("binary", text.lstrip("bB"))
         allowed = "01" if base == "binary" else "0123456789abcdefABCDEF"
         odd = next((one for one in digits if one not in allowed), None)
         if odd is not None:
-            return Complaint(f'"{odd}" is not a valid {base} digit', SYNTAX)
+            return InputError(f'"{odd}" is not a valid {base} digit', SYNTAX)
         if type_.kind is Kind.BIT:
             length = f"bit string length {len(digits)} does not match type bit({type_.precision})"
-            return Complaint(length, "22026")
-        return Complaint(f"bit string too long for type bit varying({type_.precision})", "22001")
+            return InputError(length, "22026")
+        return InputError(f"bit string too long for type bit varying({type_.precision})", "22001")
     if text.startswith("\\x"):
         odd = next((one for one in text[2:] if not (one in "0123456789abcdefABCDEF" or one.isspace())), None)
         if odd is not None:
-            return Complaint(f'invalid hexadecimal digit: "{odd}"', "22023")
-        return Complaint("invalid hexadecimal data: odd number of digits", "22023")
-    return Complaint("invalid input syntax for type bytea", SYNTAX)
+            return InputError(f'invalid hexadecimal digit: "{odd}"', "22023")
+        return InputError("invalid hexadecimal data: odd number of digits", "22023")
+    return InputError("invalid input syntax for type bytea", SYNTAX)

@@ -1,7 +1,8 @@
 """INTERVAL: months, days and microseconds, each with its own sign, in Postgres' text forms.
 
-Comparisons count 30 days a month and 24 hours a day. Values that compare equal, such as 1 mon and 30 days,
-may still differ when added to a date, so their strings start with the length and continue with the parts.
+Comparisons count 30 days a month and 24 hours a day. Values that compare equal, such as 1 mon and 30
+days, may differ when added to a date. So their strings start with the length and continue with the
+parts.
 """
 
 import datetime
@@ -10,19 +11,19 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from kpg.runtime.values.codec import Codec, ordered, unordered
-from kpg.runtime.values.words import BLANKS, DAY, Mistyped, Unfit
+from kpg.runtime.values.codec import Codec, decode_integer, encode_integer
+from kpg.runtime.values.words import BLANKS, DAY, UnrepresentableValue, WrongPythonType
 
 HOUR: Final = 3_600_000_000
 MINUTE: Final = 60_000_000
 SECOND: Final = 1_000_000
 MONTH_DAYS: Final = 30
-MOST: Final = 2**31 - 1
-"""Months and days that an interval can have."""
+MAX_PART: Final = 2**31 - 1
+"""Maximum number of months and of days."""
 
 
 class Interval(NamedTuple):
-    """An interval."""
+    """Months, days and microseconds."""
 
     months: int
     days: int
@@ -51,101 +52,109 @@ TOKEN: Final = re.compile(
     rf"|(?P<number>{NUMBER})\s*(?P<unit>[a-z]+)?|(?P<ago>ago)|(?P<at>@))\s*",
     re.IGNORECASE | re.ASCII,
 )
-ISO: Final = re.compile(rf"({NUMBER})([ymwdhs])", re.IGNORECASE | re.ASCII)
+ISO_PART: Final = re.compile(rf"({NUMBER})([ymwdhs])", re.IGNORECASE | re.ASCII)
 ISO_FORM: Final = re.compile(rf"p((?:{NUMBER}[ymwd])*)(?:t((?:{NUMBER}[hms])+))?", re.IGNORECASE | re.ASCII)
-ISO_OTHER: Final = re.compile(
+ISO_ALTERNATIVE_FORM: Final = re.compile(
     r"p(-?\d+)-(-?\d+)(?:-(-?\d+))?(?:t(-?\d+):(-?\d+)(?::(-?\d+(?:\.\d*)?))?)?", re.IGNORECASE | re.ASCII
 )
 
 
 def codec() -> Codec:
-    """The codec of INTERVAL."""
+    """Return the codec of INTERVAL."""
     return Codec(
         encode=encode,
         decode=decode,
         parse=parse,
-        show=shown,
+        show=show,
         to_python=to_python,
         from_python=_from_python,
-        expected="a datetime.timedelta, or a text such as '1 mon 2 days 03:00:00'",
+        input_hint="a datetime.timedelta, or a text such as '1 mon 2 days 03:00:00'",
     )
 
 
-def span(value: Interval) -> int:
-    """Its length in microseconds, by months of 30 days and days of 24 hours: what comparisons go by."""
+def duration(value: Interval) -> int:
+    """Return the length in microseconds, with months of 30 days and days of 24 hours, for comparisons."""
     return (value.months * MONTH_DAYS + value.days) * DAY + value.microseconds
 
 
 def encode(value: Interval) -> str:
-    """The string that stands for an interval."""
-    return f"{ordered(span(value))} {value.months} {value.days}"
+    """Encode an interval as an order-preserving string."""
+    return f"{encode_integer(duration(value))} {value.months} {value.days}"
 
 
 def decode(string: str) -> Interval:
-    """The interval that a string stands for."""
+    """Decode the string of an interval."""
     length, months, days = string.split(" ")
     whole = (int(months) * MONTH_DAYS + int(days)) * DAY
-    return Interval(int(months), int(days), unordered(length) - whole)
+    return Interval(int(months), int(days), decode_integer(length) - whole)
 
 
-def made(months: Fraction, days: Fraction, microseconds: Fraction) -> Interval:
-    """An interval of parts that need not be whole: of a month 30 days, of a day 24 hours are carried."""
+def from_fractions(months: Fraction, days: Fraction, microseconds: Fraction) -> Interval:
+    """Return an interval of fractional parts. A month carries over to 30 days, a day to 24 hours.
+
+    Raises:
+        OverflowError: A part is out of range.
+    """
     whole_months = int(months)
     days += (months - whole_months) * MONTH_DAYS
     whole_days = int(days)
     microseconds += (days - whole_days) * DAY
     result = Interval(whole_months, whole_days, round(microseconds))
-    if max(map(abs, result[:2])) > MOST or abs(result.microseconds) >= 2**63:
+    if max(map(abs, result[:2])) > MAX_PART or abs(result.microseconds) >= 2**63:
         raise OverflowError("interval out of range")
     return result
 
 
 def parse(text: str, unit: str = "second") -> Interval:
-    """The interval that a text means, numbers without a unit in ``unit``; ValueError if none."""
+    """Parse an interval. Numbers without a unit count in ``unit``.
+
+    Raises:
+        ValueError: The text is not an interval.
+    """
     stripped = re.sub(r"(?a)([+-])\s+(?=[\d.])", r"\1", text.strip(BLANKS))
     if stripped[:1] in ("P", "p"):
-        return _iso(stripped)
+        return _parse_iso(stripped)
     months, days, micros = Fraction(0), Fraction(0), Fraction(0)
-    place, found_any, sign = 0, False, 1
+    position, found_any, sign = 0, False, 1
     units: set[tuple[int | None, ...]] = set()
-    while place < len(stripped):
-        found = TOKEN.match(stripped, place)
-        if found is None:
+    while position < len(stripped):
+        match = TOKEN.match(stripped, position)
+        if match is None:
             raise ValueError("not an interval")
-        place, parts = found.end(), found.groupdict()
+        position, parts = match.end(), match.groupdict()
         if parts["at"] or parts["ago"]:
-            if (parts["at"] and found_any) or (parts["ago"] and place < len(stripped)):
+            if (parts["at"] and found_any) or (parts["ago"] and position < len(stripped)):
                 raise ValueError("not an interval")
             sign = -1 if parts["ago"] else sign
             continue
         found_any = True
         if parts["time"]:
-            micros += _clock(parts["time"])
+            micros += _parse_clock(parts["time"])
             unit = "day"
         elif parts["years"]:
-            months += _signed_months(parts["years"], parts["months"])
+            months += _parse_years_months(parts["years"], parts["months"])
             unit = "day"
         else:
-            last = place >= len(stripped)
+            last = position >= len(stripped)
             before_time = not parts["unit"] and not last
             name = (parts["unit"] or ("day" if before_time else unit)).lower()
             kind = (MONTHS.get(name), DAYS.get(name), TIMES.get(name))
             if kind in units:
                 raise ValueError("a unit that occurs twice")
             units.add(kind)
-            more = _amount(Fraction(parts["number"]), name)
+            more = _convert_unit(Fraction(parts["number"]), name)
             months, days, micros = months + more[0], days + more[1], micros + more[2]
     if not found_any:
         raise ValueError("not an interval")
-    return made(sign * months, sign * days, sign * micros)
+    return from_fractions(sign * months, sign * days, sign * micros)
 
 
-def _amount(number: Fraction, unit: str) -> tuple[Fraction, Fraction, Fraction]:
-    """A number of a unit as months, days and microseconds."""
+def _convert_unit(number: Fraction, unit: str) -> tuple[Fraction, Fraction, Fraction]:
+    """Return a number of a unit as months, days and microseconds."""
     none = Fraction(0)
     if unit in MONTHS:
         months = number * MONTHS[unit]
-        # Of a year only whole months are kept.
+        # Units of years and more are rounded to whole months.
         return (Fraction(round(months)) if MONTHS[unit] > 1 else months), none, none
     if unit in DAYS:
         return none, number * DAYS[unit], none
@@ -154,14 +163,14 @@ def _amount(number: Fraction, unit: str) -> tuple[Fraction, Fraction, Fraction]:
     raise ValueError(f"no unit {unit}")
 
 
-def _signed_months(years: str, months: str) -> int:
+def _parse_years_months(years: str, months: str) -> int:
     if int(months) > 11:
         raise ValueError("more than 11 months")
     return int(years) * 12 + (-int(months) if years.startswith("-") else int(months))
 
 
-def _clock(text: str) -> Fraction:
-    """``[+-]hours:minutes[:seconds]``; of two fields with a fraction, minutes and seconds."""
+def _parse_clock(text: str) -> Fraction:
+    """Parse ``[+-]hours:minutes[:seconds]``. Two fields with a fraction are minutes and seconds."""
     sign = -1 if text.startswith("-") else 1
     fields = text.lstrip("+-").split(":")
     if len(fields) == 2 and "." in fields[1]:
@@ -172,29 +181,29 @@ def _clock(text: str) -> Fraction:
     return sign * (hours * HOUR + minutes * MINUTE + seconds * SECOND)
 
 
-def _iso(text: str) -> Interval:
-    """ISO 8601: ``P1Y2M3DT4H5M6S`` or ``P0001-02-03T04:05:06``."""
-    other = ISO_OTHER.fullmatch(text)
+def _parse_iso(text: str) -> Interval:
+    """Parse ISO 8601: ``P1Y2M3DT4H5M6S`` or ``P0001-02-03T04:05:06``."""
+    other = ISO_ALTERNATIVE_FORM.fullmatch(text)
     if other is not None:
         years, months, days, hours, minutes, seconds = (Fraction(part or "0") for part in other.groups())
         micros = hours * HOUR + minutes * MINUTE + seconds * SECOND
-        return made(years * 12 + months, days, micros)
-    found = ISO_FORM.fullmatch(text)
-    if found is None or len(text) < 3:
+        return from_fractions(years * 12 + months, days, micros)
+    match = ISO_FORM.fullmatch(text)
+    if match is None or len(text) < 3:
         raise ValueError("not an interval")
     totals = [Fraction(0)] * 3
-    for part, units in ((found[1], "ymwd"), (found[2] or "", "hms")):
-        for number, letter in ISO.findall(part):
+    for part, units in ((match[1], "ymwd"), (match[2] or "", "hms")):
+        for number, letter in ISO_PART.findall(part):
             name = letter.lower()
             unit = {"m": "mon" if units == "ymwd" else "min"}.get(name, name)
-            for place, value in enumerate(_amount(Fraction(number), unit)):
+            for place, value in enumerate(_convert_unit(Fraction(number), unit)):
                 totals[place] += value
-    return made(*totals)
+    return from_fractions(*totals)
 
 
-def shown(value: Interval) -> str:
-    """As Postgres writes it: ``1 year 2 mons 3 days 04:05:06.5``."""
-    years, months = _split(value.months, 12)
+def show(value: Interval) -> str:
+    """Format like Postgres: ``1 year 2 mons 3 days 04:05:06.5``."""
+    years, months = _divide(value.months, 12)
     texts: list[str] = []
     negative = False
     for number, name in ((years, "year"), (months, "mon"), (value.days, "day")):
@@ -204,31 +213,31 @@ def shown(value: Interval) -> str:
             negative = number < 0
     if value.microseconds or not texts:
         sign = "-" if value.microseconds < 0 else "+" if negative else ""
-        texts.append(sign + clock(abs(value.microseconds)))
+        texts.append(sign + show_clock(abs(value.microseconds)))
     return " ".join(texts)
 
 
-def _split(number: int, unit: int) -> tuple[int, int]:
-    """Quotient and rest with the number's sign."""
+def _divide(number: int, unit: int) -> tuple[int, int]:
+    """Return quotient and remainder with the number's sign."""
     quotient, rest = divmod(abs(number), unit)
     return (-quotient, -rest) if number < 0 else (quotient, rest)
 
 
-def clock(microseconds: int) -> str:
-    """``04:05:06.5``: zeros at the end of a fraction are left out."""
+def show_clock(microseconds: int) -> str:
+    """Format a time as ``04:05:06.5``, without trailing zeros."""
     seconds, fraction = divmod(microseconds, SECOND)
     text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
     return f"{text}.{fraction:06d}".rstrip("0") if fraction else text
 
 
-def of_microseconds(word: int) -> Interval:
-    """The interval between two times: days of 24 hours, and the rest."""
-    days, rest = _split(word, DAY)
+def from_microseconds(word: int) -> Interval:
+    """Return an interval of days of 24 hours and the rest."""
+    days, rest = _divide(word, DAY)
     return Interval(0, days, rest)
 
 
 def to_python(value: Interval) -> Any:
-    """A timedelta; with months Arrow's triple of months, days and nanoseconds: Python has no such type."""
+    """Return a timedelta, or Arrow's triple of months, days and nanoseconds if there are months."""
     if value.months:
         import pyarrow  # lazy: pyarrow takes a thirteenth of the start
 
@@ -238,32 +247,32 @@ def to_python(value: Interval) -> Any:
 
 def _from_python(value: Any) -> Interval:
     if isinstance(value, datetime.timedelta):
-        return of_microseconds(value // datetime.timedelta(microseconds=1))
+        return from_microseconds(value // datetime.timedelta(microseconds=1))
     try:
         if isinstance(value, str):
             return parse(value)
         if isinstance(value, tuple) and len(value) == 3:
             months, days, nanoseconds = map(int, value)
-            return made(Fraction(months), Fraction(days), Fraction(nanoseconds, 1000))
+            return from_fractions(Fraction(months), Fraction(days), Fraction(nanoseconds, 1000))
     except (ValueError, ArithmeticError):
-        raise Unfit from None
-    raise Mistyped
+        raise UnrepresentableValue from None
+    raise WrongPythonType
 
 
-def scaled(value: Interval, factor: float | Decimal) -> Interval:
-    """An interval times a number; parts of a month become days, parts of a day time."""
-    by = Fraction(factor)
-    return _carried(value.months * by, value.days * by, value.microseconds * by)
+def multiply(value: Interval, factor: float | Decimal) -> Interval:
+    """Multiply an interval by a number. Fractions of a month become days, fractions of a day become time."""
+    fraction = Fraction(factor)
+    return _cascade(value.months * fraction, value.days * fraction, value.microseconds * fraction)
 
 
-def divided(value: Interval, divisor: float | Decimal) -> Interval:
-    """An interval divided by a number that is not 0."""
-    by = Fraction(divisor)
-    return _carried(value.months / by, value.days / by, value.microseconds / by)
+def divide(value: Interval, divisor: float | Decimal) -> Interval:
+    """Divide an interval by a nonzero number."""
+    fraction = Fraction(divisor)
+    return _cascade(value.months / fraction, value.days / fraction, value.microseconds / fraction)
 
 
-def _carried(months: Fraction, days: Fraction, micros: Fraction) -> Interval:
-    """As Postgres does it: what is left of months goes to days, and then to the time."""
+def _cascade(months: Fraction, days: Fraction, micros: Fraction) -> Interval:
+    """Carry the fraction of months to days, and that of days to the time, like Postgres."""
     whole_months, whole_days = int(months), int(days)
     rest = (months - whole_months) * MONTH_DAYS
     rest = Fraction(round(rest * 10**6), 10**6)
@@ -273,11 +282,11 @@ def _carried(months: Fraction, days: Fraction, micros: Fraction) -> Interval:
     if abs(left) >= 1 or (left and abs(int(left)) >= 1):
         whole_days += int(left)
         micros -= int(left) * DAY
-    return made(Fraction(whole_months), Fraction(whole_days), Fraction(round(micros)))
+    return from_fractions(Fraction(whole_months), Fraction(whole_days), Fraction(round(micros)))
 
 
-def cut(value: Interval, last: str) -> Interval:
-    """Without what is below the last field."""
+def truncate(value: Interval, last: str) -> Interval:
+    """Truncate an interval below a field."""
     months, days, micros = value
     if last == "year":
         months -= months - int(months / 12) * 12

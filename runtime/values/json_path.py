@@ -1,6 +1,6 @@
 """SQL/JSON paths as trees (SQL:2016 part 2, 9.39): node classes, a recursive-descent parser, a printer.
 
-:func:`parse` reads a text; :func:`shown` writes Postgres' form of the type jsonpath.
+:func:`parse` parses a text, and :func:`show` formats a tree like Postgres' type jsonpath.
 ``functions/json_path.py`` evaluates the trees.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Final, assert_never
 
 from kpg.runtime.records import dataclass
 from kpg.runtime.values import numeric
-from kpg.runtime.values.jsons import quoted, text_of
+from kpg.runtime.values.jsons import quote_string, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,12 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """``@``: the item that a filter asks about."""
+    """``@``: the current item of a filter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """``last``: the number of the last element."""
+    """``last``: the index of the last element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """``.**{first to last}``: what is nested so deep; None is the deepest level."""
+    """``.**{first to last}``: values at these depths; None is the deepest level."""
 
     base: "Node"
     first: int | None
@@ -62,7 +62,7 @@ class Levels:
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """``[*]``, or ``[1, 2 to last]``: the first and the last of each range, None for one alone."""
+    """``[*]`` (None), or ``[1, 2 to last]``: the bounds of each range, the second None for a single index."""
 
     base: "Node"
     ranges: "tuple[tuple[Node, Node | None], ...] | None"
@@ -78,18 +78,18 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """``.size()`` and its like."""
+    """``.size()`` and similar methods."""
 
     base: "Node"
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class UnarySign:
     """``-x`` or ``+x``."""
 
     sign: str
-    of: "Node"
+    operand: "Node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ Value = (
     | Elements
     | Filter
     | Method
-    | Signed
+    | UnarySign
     | Arithmetic
 )
 Node = Condition | Value
@@ -170,7 +170,7 @@ Node = Condition | Value
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A path. ``strict``: what the document lacks is an error; else arrays are unwrapped where it helps."""
+    """A path. In ``strict`` mode a missing member or element is an error; otherwise arrays are unwrapped."""
 
     strict: bool
     node: Node
@@ -194,12 +194,16 @@ _CONTROLS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": 
 
 @lru_cache(1024)
 def parse(text: str) -> Path:
-    """The tree of a path; ValueError if the text is none."""
+    """Parse a path.
+
+    Raises:
+        ValueError: The text is not a path.
+    """
     return _Parser(text).path()
 
 
-def _plain(text: str) -> str:
-    """The characters of a string or a name that has escapes in it."""
+def _unescape(text: str) -> str:
+    """Resolve the escapes of a string or name."""
 
     def character(found: re.Match[str]) -> str:
         escape = found[1]
@@ -212,7 +216,7 @@ def _plain(text: str) -> str:
 
 
 class _Parser:
-    """Reads a text from its beginning to its end, by recursive descent."""
+    """A recursive-descent parser of one text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -225,141 +229,143 @@ class _Parser:
             if found.lastgroup != "blank":
                 self._tokens.append((found.lastgroup, found[0]))
             place = found.end()
-        self._place = 0
+        self._position = 0
         self._filters = 0
         self._subscripts = 0
 
     def path(self) -> Path:
-        """All of the text."""
+        """Parse the whole text."""
         if not self._tokens:
             raise ValueError(f'invalid input syntax for type jsonpath: "{self._text}"')
-        mode = self._word("strict", "lax")
-        node = self._either()
-        if self._place < len(self._tokens):
+        mode = self._accept_word("strict", "lax")
+        node = self._disjunction()
+        if self._position < len(self._tokens):
             raise self._error()
         return Path(mode == "strict", node)
 
     def _error(self, near: str | None = None) -> ValueError:
-        if near is None and self._place >= len(self._tokens):
+        if near is None and self._position >= len(self._tokens):
             return ValueError("syntax error at end of jsonpath input")
-        near = self._tokens[self._place][1] if near is None else near
+        near = self._tokens[self._position][1] if near is None else near
         return ValueError(f'syntax error at or near "{near}" of jsonpath input')
 
-    def _next(self, kind: str) -> str | None:
-        """The text of the next token if it is of a kind, which is then read."""
-        if self._place < len(self._tokens) and self._tokens[self._place][0] == kind:
-            self._place += 1
-            return self._tokens[self._place - 1][1]
+    def _accept_kind(self, kind: str) -> str | None:
+        """Consume the next token and return its text if it has this kind."""
+        if self._position < len(self._tokens) and self._tokens[self._position][0] == kind:
+            self._position += 1
+            return self._tokens[self._position - 1][1]
         return None
 
-    def _sign(self, *signs: str) -> str | None:
-        return self._one("sign", signs)
+    def _accept_sign(self, *signs: str) -> str | None:
+        return self._accept("sign", signs)
 
-    def _word(self, *words: str) -> str | None:
-        return self._one("word", words)
+    def _accept_word(self, *words: str) -> str | None:
+        return self._accept("word", words)
 
-    def _one(self, kind: str, texts: tuple[str, ...]) -> str | None:
-        if self._place < len(self._tokens) and self._tokens[self._place] in {(kind, text) for text in texts}:
-            self._place += 1
-            return self._tokens[self._place - 1][1]
+    def _accept(self, kind: str, texts: tuple[str, ...]) -> str | None:
+        if self._position < len(self._tokens) and self._tokens[self._position] in {
+            (kind, text) for text in texts
+        }:
+            self._position += 1
+            return self._tokens[self._position - 1][1]
         return None
 
     def _expect(self, sign: str) -> None:
-        if self._sign(sign) is None:
+        if self._accept_sign(sign) is None:
             raise self._error()
 
-    def _condition(self, node: Node) -> Condition:
+    def _require_condition(self, node: Node) -> Condition:
         if not isinstance(node, CONDITIONS):
             raise self._error()
         return node
 
-    def _either(self) -> Node:
-        left = self._both()
-        while self._sign("||"):
-            left = Logic("||", self._condition(left), self._condition(self._both()))
+    def _disjunction(self) -> Node:
+        left = self._conjunction()
+        while self._accept_sign("||"):
+            left = Logic("||", self._require_condition(left), self._require_condition(self._conjunction()))
         return left
 
-    def _both(self) -> Node:
-        left = self._compared()
-        while self._sign("&&"):
-            left = Logic("&&", self._condition(left), self._condition(self._compared()))
+    def _conjunction(self) -> Node:
+        left = self._comparison()
+        while self._accept_sign("&&"):
+            left = Logic("&&", self._require_condition(left), self._require_condition(self._comparison()))
         return left
 
-    def _compared(self) -> Node:
-        if self._sign("!"):
-            return Not(self._negated())
+    def _comparison(self) -> Node:
+        if self._accept_sign("!"):
+            return Not(self._negation_operand())
         left = self._sum()
-        if sign := self._sign(*COMPARISONS):
+        if sign := self._accept_sign(*COMPARISONS):
             return Comparison("!=" if sign == "<>" else sign, left, self._sum())
-        if self._word("starts"):
-            if not self._word("with"):
+        if self._accept_word("starts"):
+            if not self._accept_word("with"):
                 raise self._error()
             return Comparison("starts with", left, self._primary())
-        if self._word("like_regex"):
-            return self._regex(left)
+        if self._accept_word("like_regex"):
+            return self._like_regex(left)
         return left
 
-    def _negated(self) -> Condition:
-        if self._word("exists"):
+    def _negation_operand(self) -> Condition:
+        if self._accept_word("exists"):
             return self._exists()
         self._expect("(")
-        condition = self._condition(self._either())
+        condition = self._require_condition(self._disjunction())
         self._expect(")")
         return condition
 
     def _exists(self) -> Condition:
         self._expect("(")
-        node = self._either()
+        node = self._disjunction()
         self._expect(")")
         return Exists(node)
 
-    def _regex(self, left: Node) -> Node:
-        pattern, flags = self._next("string"), None
+    def _like_regex(self, left: Node) -> Node:
+        pattern, flags = self._accept_kind("string"), None
         if pattern is None:
             raise self._error()
-        if self._word("flag"):
-            flags = self._next("string")
+        if self._accept_word("flag"):
+            flags = self._accept_kind("string")
             if flags is None:
                 raise self._error()
-        letters = "" if flags is None else _plain(flags[1:-1])
+        letters = "" if flags is None else _unescape(flags[1:-1])
         for letter in letters:
             if letter not in "ismxq":
                 raise ValueError(f'unrecognized flag character "{letter}" in LIKE_REGEX predicate')
-        return LikeRegex(left, _plain(pattern[1:-1]), letters)
+        return LikeRegex(left, _unescape(pattern[1:-1]), letters)
 
     def _sum(self) -> Node:
         left = self._product()
-        while sign := self._sign("+", "-"):
+        while sign := self._accept_sign("+", "-"):
             left = Arithmetic(sign, left, self._product())
         return left
 
     def _product(self) -> Node:
-        left = self._signed()
-        while sign := self._sign("*", "/", "%"):
-            left = Arithmetic(sign, left, self._signed())
+        left = self._unary()
+        while sign := self._accept_sign("*", "/", "%"):
+            left = Arithmetic(sign, left, self._unary())
         return left
 
-    def _signed(self) -> Node:
-        if sign := self._sign("+", "-"):
-            return Signed(sign, self._signed())
-        return self._accessed(self._primary())
+    def _unary(self) -> Node:
+        if sign := self._accept_sign("+", "-"):
+            return UnarySign(sign, self._unary())
+        return self._accessors(self._primary())
 
     def _primary(self) -> Node:
-        if (number := self._next("number")) is not None:
+        if (number := self._accept_kind("number")) is not None:
             return Constant(self._number(number))
-        if (string := self._next("string")) is not None:
-            return Constant(_plain(string[1:-1]))
-        if (variable := self._next("variable")) is not None:
-            return Variable(_plain(variable[2:-1] if variable[1] == '"' else variable[1:]))
-        if self._sign("$"):
+        if (string := self._accept_kind("string")) is not None:
+            return Constant(_unescape(string[1:-1]))
+        if (variable := self._accept_kind("variable")) is not None:
+            return Variable(_unescape(variable[2:-1] if variable[1] == '"' else variable[1:]))
+        if self._accept_sign("$"):
             return Root()
-        if self._sign("@"):
+        if self._accept_sign("@"):
             if not self._filters:
                 raise ValueError("@ is not allowed in root expressions")
             return Current()
-        if self._sign("("):
-            return self._parenthesised()
-        match self._word("null", "true", "false", "last", "exists"):
+        if self._accept_sign("("):
+            return self._group()
+        match self._accept_word("null", "true", "false", "last", "exists"):
             case "null":
                 return Constant(None)
             case "true" | "false" as word:
@@ -380,44 +386,44 @@ class _Parser:
             raise ValueError(f'trailing junk after numeric literal at or near "{text}" of jsonpath input')
         return numeric.parse(text.replace("_", ""))
 
-    def _parenthesised(self) -> Node:
-        node = self._either()
+    def _group(self) -> Node:
+        node = self._disjunction()
         self._expect(")")
-        if self._word("is"):
-            if not self._word("unknown"):
+        if self._accept_word("is"):
+            if not self._accept_word("unknown"):
                 raise self._error()
-            return IsUnknown(self._condition(node))
+            return IsUnknown(self._require_condition(node))
         return node
 
-    def _accessed(self, base: Node) -> Node:
+    def _accessors(self, base: Node) -> Node:
         while True:
-            if self._sign("."):
-                base = self._after_dot(base)
-            elif self._sign("["):
+            if self._accept_sign("."):
+                base = self._dot_accessor(base)
+            elif self._accept_sign("["):
                 base = Elements(base, self._ranges())
-            elif self._sign("?"):
+            elif self._accept_sign("?"):
                 self._expect("(")
                 self._filters += 1
-                base = Filter(base, self._condition(self._either()))
+                base = Filter(base, self._require_condition(self._disjunction()))
                 self._filters -= 1
                 self._expect(")")
             else:
                 return base
 
-    def _after_dot(self, base: Node) -> Node:
-        if self._sign("**"):
+    def _dot_accessor(self, base: Node) -> Node:
+        if self._accept_sign("**"):
             return self._levels(base)
-        if self._sign("*"):
+        if self._accept_sign("*"):
             return Member(base, None)
-        if (string := self._next("string")) is not None:
-            return Member(base, _plain(string[1:-1]))
-        if (variable := self._next("variable")) is not None:
+        if (string := self._accept_kind("string")) is not None:
+            return Member(base, _unescape(string[1:-1]))
+        if (variable := self._accept_kind("variable")) is not None:
             return Member(base, variable)
-        word = self._next("word")
+        word = self._accept_kind("word")
         if word is None:
             raise self._error()
-        name = _plain(word)
-        if self._sign("("):
+        name = _unescape(word)
+        if self._accept_sign("("):
             if name not in METHODS:
                 raise ValueError(f"the method .{name}() of jsonpath is not supported")
             self._expect(")")
@@ -425,77 +431,79 @@ class _Parser:
         return Member(base, name)
 
     def _levels(self, base: Node) -> Node:
-        if not self._sign("{"):
+        if not self._accept_sign("{"):
             return Levels(base, 0, None)
         first = self._level()
-        last = self._level() if self._word("to") else first
+        last = self._level() if self._accept_word("to") else first
         self._expect("}")
         return Levels(base, first, last)
 
     def _level(self) -> int | None:
-        if self._word("last"):
+        if self._accept_word("last"):
             return None
-        number = self._next("number")
+        number = self._accept_kind("number")
         if number is None or not number.isdigit():
             raise self._error()
         return int(number)
 
     def _ranges(self) -> "tuple[tuple[Node, Node | None], ...] | None":
-        if self._sign("*"):
+        if self._accept_sign("*"):
             self._expect("]")
             return None
         self._subscripts += 1
         found: list[tuple[Node, Node | None]] = []
-        while not found or self._sign(","):
+        while not found or self._accept_sign(","):
             first = self._sum()
-            found.append((first, self._sum() if self._word("to") else None))
+            found.append((first, self._sum() if self._accept_word("to") else None))
         self._subscripts -= 1
         self._expect("]")
         return tuple(found)
 
 
-STRENGTHS: Final = {"||": 0, "&&": 1, "+": 3, "-": 3, "*": 4, "/": 4, "%": 4}
-"""How tightly an operator binds; comparisons are 2, signs 5, all else 6."""
+PRECEDENCES: Final = {"||": 0, "&&": 1, "+": 3, "-": 3, "*": 4, "/": 4, "%": 4}
+"""Precedence of binary operators. Comparisons have 2, unary signs 5, all else 6."""
 
 
-def shown(path: Path) -> str:
-    """The text of a path: ``strict $."a"[*]?(@ > 1)``."""
-    return ("strict " if path.strict else "") + _bracketed(path.node, _is_operation(path.node))
+def show(path: Path) -> str:
+    """Format a path: ``strict $."a"[*]?(@ > 1)``."""
+    return ("strict " if path.strict else "") + _parenthesize(path.node, _is_operation(path.node))
 
 
 def _is_operation(node: Node) -> bool:
-    return _strength(node) < 6
+    return _precedence(node) < 6
 
 
-def _strength(node: Node) -> int:
+def _precedence(node: Node) -> int:
     if isinstance(node, Logic | Arithmetic):
-        return STRENGTHS[node.sign]
+        return PRECEDENCES[node.sign]
     if isinstance(node, Comparison | LikeRegex):
         return 2
-    return 5 if isinstance(node, Signed) else 6
+    return 5 if isinstance(node, UnarySign) else 6
 
 
-def _bracketed(node: Node, brackets: bool) -> str:
-    text = _text(node)
-    return f"({text})" if brackets else text
+def _parenthesize(node: Node, needs_parentheses: bool) -> str:
+    text = _show_node(node)
+    return f"({text})" if needs_parentheses else text
 
 
-def _text(node: Node) -> str:
+def _show_node(node: Node) -> str:
     match node:
         case Logic(sign, left, right) | Arithmetic(sign, left, right) | Comparison(sign, left, right):
-            first, second = (_bracketed(one, _strength(one) <= _strength(node)) for one in (left, right))
+            first, second = (
+                _parenthesize(one, _precedence(one) <= _precedence(node)) for one in (left, right)
+            )
             return f"{first} {sign} {second}"
         case LikeRegex(of, pattern, flags):
             flag = f' flag "{flags}"' if flags else ""
-            return f"{_bracketed(of, _strength(of) <= 2)} like_regex {quoted(pattern)}{flag}"
-        case Signed(sign, of):
-            return sign + _bracketed(of, _strength(of) <= 5)
+            return f"{_parenthesize(of, _precedence(of) <= 2)} like_regex {quote_string(pattern)}{flag}"
+        case UnarySign(sign, of):
+            return sign + _parenthesize(of, _precedence(of) <= 5)
         case Not(of):
-            return f"!({_text(of)})"
+            return f"!({_show_node(of)})"
         case Exists(of):
-            return f"exists ({_text(of)})"
+            return f"exists ({_show_node(of)})"
         case IsUnknown(of):
-            return f"({_text(of)}) is unknown"
+            return f"({_show_node(of)}) is unknown"
         case Constant(value):
             return text_of(value)
         case Root():
@@ -505,43 +513,43 @@ def _text(node: Node) -> str:
         case Last():
             return "last"
         case Variable(name):
-            return f"${quoted(name)}"
+            return f"${quote_string(name)}"
         case Member() | Levels() | Elements() | Filter() | Method():
-            return _accessed(node)
+            return _show_accessor(node)
         case _:
             assert_never(node)
 
 
-def _accessed(node: Member | Levels | Elements | Filter | Method) -> str:
+def _show_accessor(node: Member | Levels | Elements | Filter | Method) -> str:
     match node:
         case Member(base, name):
-            return f"{_base(base)}.{'*' if name is None else quoted(name)}"
+            return f"{_show_base(base)}.{'*' if name is None else quote_string(name)}"
         case Levels(base, first, last):
-            return f"{_base(base)}.**{_levels(first, last)}"
+            return f"{_show_base(base)}.**{_show_levels(first, last)}"
         case Elements(base, None):
-            return f"{_base(base)}[*]"
+            return f"{_show_base(base)}[*]"
         case Elements(base, ranges):
             assert ranges is not None
-            return f"{_base(base)}[{','.join(map(_range, ranges))}]"
+            return f"{_show_base(base)}[{','.join(map(_show_range, ranges))}]"
         case Filter(base, condition):
-            return f"{_base(base)}?({_text(condition)})"
+            return f"{_show_base(base)}?({_show_node(condition)})"
         case Method(base, name):
-            return f"{_base(base)}.{name}()"
+            return f"{_show_base(base)}.{name}()"
         case _:
             assert_never(node)
 
 
-def _base(node: Node) -> str:
-    return _bracketed(node, _is_operation(node) or isinstance(node, Constant))
+def _show_base(node: Node) -> str:
+    return _parenthesize(node, _is_operation(node) or isinstance(node, Constant))
 
 
-def _levels(first: int | None, last: int | None) -> str:
+def _show_levels(first: int | None, last: int | None) -> str:
     if (first, last) == (0, None):
         return ""
     start, end = ("last" if one is None else str(one) for one in (first, last))
     return f"{{{start}}}" if start == end else f"{{{start} to {end}}}"
 
 
-def _range(bounds: tuple[Node, Node | None]) -> str:
+def _show_range(bounds: tuple[Node, Node | None]) -> str:
     first, last = bounds
-    return _text(first) if last is None else f"{_text(first)} to {_text(last)}"
+    return _show_node(first) if last is None else f"{_show_node(first)} to {_show_node(last)}"

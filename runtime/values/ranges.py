@@ -1,9 +1,9 @@
 """Ranges and multiranges.
 
-A value is a tuple of pairs of *places*, the lower and the upper end of each range, in order and disjoint. A
-range has one pair, or none if it is empty. A place is before a value, ``(0, value, 0)``, after it, ``(0,
-value, 1)``, before all values, ``(-1,)``, or after all, ``(1,)``. So ``[1,2]`` ends after 2 and ``[1,2)``
-before it, and every test of bounds is a comparison of places.
+A value is a tuple of pairs of *bounds*, the lower and the upper bound of each range, in order and
+disjoint. A range has one pair, or none if it is empty. A bound is before a value, ``(0, value, 0)``,
+after it, ``(0, value, 1)``, before all values, ``(-1,)``, or after all, ``(1,)``. So ``[1,2]`` ends
+after 2 and ``[1,2)`` before it, and every test is a comparison of bounds.
 """
 
 import re
@@ -12,170 +12,174 @@ from typing import Any, Final
 
 from kpg.runtime.types import Kind, Type
 from kpg.runtime.values import codec as parts
-from kpg.runtime.values.codec import Codec, codec_of, spelled
+from kpg.runtime.values.codec import Codec, codec_of, text_codec
 from kpg.runtime.values.words import BLANKS, INTEGER_LIMITS, is_infinite
 
-Place = tuple[Any, ...]
-Ranges = tuple[tuple[Place, Place], ...]
+Bound = tuple[Any, ...]
+Ranges = tuple[tuple[Bound, Bound], ...]
 
-FIRST: Final[Place] = (-1,)
-LAST: Final[Place] = (1,)
+BEFORE_ALL: Final[Bound] = (-1,)
+AFTER_ALL: Final[Bound] = (1,)
 EMPTY: Final[Ranges] = ()
-DISCRETE: Final = frozenset({Kind.INTEGER, Kind.BIGINT, Kind.DATE})
-"""Between their values there is nothing: their ranges begin with their first value and end before one."""
+DISCRETE_KINDS: Final = frozenset({Kind.INTEGER, Kind.BIGINT, Kind.DATE})
+"""Discrete types, whose ranges have the canonical form ``[lower,upper)``."""
 SPECIAL: Final = re.compile(r'(?a)[\s"\\(),\[\]{}]')
-BOUND: Final = re.compile(r'((?:"(?:[^"\\]|\\.|"")*"|\\.|[^"\\,\[\]()])*)', re.DOTALL)
+BOUND_TEXT: Final = re.compile(r'((?:"(?:[^"\\]|\\.|"")*"|\\.|[^"\\,\[\]()])*)', re.DOTALL)
 
 
 def codec(type_: Type) -> Codec:
-    """The codec of ranges, or of sets of them, between values of a type."""
+    """Return the codec of ranges or multiranges of a type."""
     (bound,) = type_.parts
     inner = codec_of(bound)
 
-    def one(text: str) -> Ranges:
-        return _read(text, bound, inner.parse)
+    def parse_range(text: str) -> Ranges:
+        return _parse_range(text, bound, inner.parse)
 
-    def shown(value: Ranges) -> str:
-        return _shown(value, inner.show)
+    def show_range(value: Ranges) -> str:
+        return _show_range(value, inner.show)
 
     def encode(value: Ranges) -> str:
-        return _encoded(value, inner.encode)
+        return _encode_range(value, inner.encode)
 
     def decode(string: str) -> Ranges:
-        return _decoded(string, inner.decode)
+        return _decode_range(string, inner.decode)
 
     if type_.kind is Kind.RANGE:
-        return spelled(one, shown, encode, decode, "a text such as '[1,5)'")
-    return spelled(
-        lambda text: union(*map(one, _listed(text))),
-        lambda value: "{" + ",".join(shown((pair,)) for pair in value) + "}",
-        lambda value: parts.joined(encode((pair,)) for pair in value),
-        lambda string: tuple(decode(part)[0] for part in parts.split(string)[0] if part is not None),
+        return text_codec(parse_range, show_range, encode, decode, "a text such as '[1,5)'")
+    return text_codec(
+        lambda text: union(*map(parse_range, _split_multirange(text))),
+        lambda value: "{" + ",".join(show_range((pair,)) for pair in value) + "}",
+        lambda value: parts.encode_parts(encode((pair,)) for pair in value),
+        lambda string: tuple(decode(part)[0] for part in parts.decode_parts(string)[0] if part is not None),
         "a text such as '{[1,5),[7,9)}'",
     )
 
 
-def writer(type_: Type, bound: Callable[[Any], str]) -> Callable[[Any], str]:
-    """How ranges, or sets of them, are written whose bounds are written so."""
+def writer(type_: Type, show_bound: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Return a function that formats ranges or multiranges with bounds formatted by ``bound``."""
     if type_.kind is Kind.RANGE:
-        return lambda value: _shown(value, bound)
-    return lambda value: "{" + ",".join(_shown((pair,), bound) for pair in value) + "}"
+        return lambda value: _show_range(value, show_bound)
+    return lambda value: "{" + ",".join(_show_range((pair,), show_bound) for pair in value) + "}"
 
 
-def made(low: Any, high: Any, bounds: str, bound: Type) -> Ranges:
-    """The range between two values, None for no bound; ValueError if they are the wrong way round."""
+def make_range(low: Any, high: Any, bounds: str, bound: Type) -> Ranges:
+    """Return the range between two values, None for an infinite bound.
+
+    Raises:
+        ValueError: The lower bound is above the upper, or the flags are invalid.
+    """
     if bounds not in ("[)", "(]", "[]", "()"):
         raise ValueError("invalid range bound flags")
-    start = FIRST if low is None else (0, low, int(bounds[0] == "("))
-    end = LAST if high is None else (0, high, int(bounds[1] == "]"))
+    start = BEFORE_ALL if low is None else (0, low, int(bounds[0] == "("))
+    end = AFTER_ALL if high is None else (0, high, int(bounds[1] == "]"))
     if low is not None and high is not None and low > high:
         raise ValueError("range lower bound must be less than or equal to range upper bound")
-    if bound.kind in DISCRETE:
-        start, end = _next(start, bound), _next(end, bound)
+    if bound.kind in DISCRETE_KINDS:
+        start, end = _canonical_bound(start, bound), _canonical_bound(end, bound)
     return ((start, end),) if start < end else EMPTY
 
 
-def _next(place: Place, bound: Type) -> Place:
-    """Behind a whole number is before the next one; behind an infinite day there is none."""
-    if len(place) == 1 or not place[2] or (bound.kind is Kind.DATE and is_infinite(place[1])):
-        return place
-    if place[1] == INTEGER_LIMITS.get(bound.kind, (0, None))[1]:
+def _canonical_bound(end: Bound, bound: Type) -> Bound:
+    """Return a bound of a discrete type before a value: after n is before n + 1."""
+    if len(end) == 1 or not end[2] or (bound.kind is Kind.DATE and is_infinite(end[1])):
+        return end
+    if end[1] == INTEGER_LIMITS.get(bound.kind, (0, None))[1]:
         raise OverflowError("integer out of range")
-    return (0, place[1] + 1, 0)
+    return (0, end[1] + 1, 0)
 
 
 def union(*values: Ranges) -> Ranges:
-    """All that is in one of them."""
-    found: list[tuple[Place, Place]] = []
+    """Return the union of ranges."""
+    merged_pairs: list[tuple[Bound, Bound]] = []
     for start, end in sorted(pair for value in values for pair in value):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
+        if merged_pairs and start <= merged_pairs[-1][1]:
+            merged_pairs[-1] = (merged_pairs[-1][0], max(merged_pairs[-1][1], end))
         else:
-            found.append((start, end))
-    return tuple(found)
+            merged_pairs.append((start, end))
+    return tuple(merged_pairs)
 
 
 def intersection(left: Ranges, right: Ranges) -> Ranges:
-    """What is in both."""
+    """Return the intersection of two ranges."""
     pairs = ((max(a[0], b[0]), min(a[1], b[1])) for a in left for b in right)
     return tuple(sorted(pair for pair in pairs if pair[0] < pair[1]))
 
 
 def difference(left: Ranges, right: Ranges) -> Ranges:
-    """What is in the first and not in the second."""
+    """Return the first range without the second."""
     rest = list(left)
     for start, end in right:
-        cut = [piece for low, high in rest for piece in ((low, min(high, start)), (max(low, end), high))]
-        rest = [piece for piece in cut if piece[0] < piece[1]]
+        pieces = [piece for low, high in rest for piece in ((low, min(high, start)), (max(low, end), high))]
+        rest = [piece for piece in pieces if piece[0] < piece[1]]
     return tuple(rest)
 
 
 def contains(left: Ranges, right: Ranges) -> bool:
-    """Whether all of the second is in the first."""
+    """Check whether the first contains the second."""
     return all(any(a[0] <= b[0] and b[1] <= a[1] for a in left) for b in right)
 
 
-def point(value: Any) -> Ranges:
-    """The range of one value."""
+def single_value(value: Any) -> Ranges:
+    """Return the range of one value."""
     return (((0, value, 0), (0, value, 1)),)
 
 
-def has(value: Ranges, inner: Any) -> bool:
-    """Whether a value is in one of the ranges."""
+def contains_value(value: Ranges, inner: Any) -> bool:
+    """Check whether a value is in one of the ranges."""
     place = (0, inner, 0)
     return any(start <= place < end for start, end in value)
 
 
-def whole(value: Ranges) -> Ranges:
-    """The smallest range around all of them."""
+def enclosing_range(value: Ranges) -> Ranges:
+    """Return the smallest range that contains all of them."""
     return ((value[0][0], value[-1][1]),) if value else EMPTY
 
 
-def adjacent(left: Ranges, right: Ranges) -> bool:
-    """Whether one ends where the other begins."""
+def is_adjacent(left: Ranges, right: Ranges) -> bool:
+    """Check whether one ends where the other begins."""
     return bool(left and right) and (left[-1][1] == right[0][0] or right[-1][1] == left[0][0])
 
 
-def over(value: Ranges, change: Callable[[Any], Any]) -> Ranges:
-    """The ranges with something done to the values of their bounds."""
+def map_bounds(value: Ranges, change: Callable[[Any], Any]) -> Ranges:
+    """Return the ranges with a function applied to the values of their bounds."""
 
-    def changed(place: Place) -> Place:
-        return place if len(place) == 1 else (0, change(place[1]), place[2])
+    def map_bound(bound: Bound) -> Bound:
+        return bound if len(bound) == 1 else (0, change(bound[1]), bound[2])
 
-    return tuple((changed(start), changed(end)) for start, end in value)
+    return tuple((map_bound(start), map_bound(end)) for start, end in value)
 
 
-def _shown(value: Ranges, show: Callable[[Any], str]) -> str:
+def _show_range(value: Ranges, show: Callable[[Any], str]) -> str:
     if not value:
         return "empty"
     ((start, end),) = value
-    low = "(" if len(start) == 1 else f"{'(' if start[2] else '['}{_quoted(show(start[1]))}"
-    high = ")" if len(end) == 1 else f"{_quoted(show(end[1]))}{']' if end[2] else ')'}"
+    low = "(" if len(start) == 1 else f"{'(' if start[2] else '['}{_quote(show(start[1]))}"
+    high = ")" if len(end) == 1 else f"{_quote(show(end[1]))}{']' if end[2] else ')'}"
     return f"{low},{high}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     if text and not SPECIAL.search(text):
         return text
     return '"' + text.replace("\\", "\\\\").replace('"', '""') + '"'
 
 
-def _read(text: str, bound: Type, parse: Callable[[str], Any]) -> Ranges:
+def _parse_range(text: str, bound: Type, parse: Callable[[str], Any]) -> Ranges:
     text = text.strip(BLANKS)
     if text.lower() == "empty":
         return EMPTY
     if text[:1] not in ("[", "(") or text[-1:] not in ("]", ")") or len(text) < 3:
         raise ValueError("malformed range literal")
-    low = BOUND.match(text, 1)
+    low = BOUND_TEXT.match(text, 1)
     assert low is not None
-    high = BOUND.match(text, low.end() + 1)
+    high = BOUND_TEXT.match(text, low.end() + 1)
     if text[low.end()] != "," or high is None or high.end() != len(text) - 1:
         raise ValueError("malformed range literal")
-    first, last = (_unquoted(one[1], parse) for one in (low, high))
-    return made(first, last, text[0] + text[-1], bound)
+    first, last = (_parse_bound(one[1], parse) for one in (low, high))
+    return make_range(first, last, text[0] + text[-1], bound)
 
 
-def _unquoted(text: str, parse: Callable[[str], Any]) -> Any:
+def _parse_bound(text: str, parse: Callable[[str], Any]) -> Any:
     if not text:
         return None
     plain = re.sub(
@@ -184,41 +188,41 @@ def _unquoted(text: str, parse: Callable[[str], Any]) -> Any:
     return parse(plain)
 
 
-def _listed(text: str) -> list[str]:
+def _split_multirange(text: str) -> list[str]:
     text = text.strip(BLANKS)
     if text[:1] != "{" or text[-1:] != "}":
         raise ValueError("malformed multirange literal")
     inner = text[1:-1].strip(BLANKS)
-    found = re.findall(r'[\[(](?:"(?:[^"\\]|\\.|"")*"|[^"\])])*[\])]|empty', inner, re.IGNORECASE)
-    if re.sub(r"(?a)\s", "", ",".join(found)) != re.sub(r"(?a)\s", "", inner):
+    range_texts = re.findall(r'[\[(](?:"(?:[^"\\]|\\.|"")*"|[^"\])])*[\])]|empty', inner, re.IGNORECASE)
+    if re.sub(r"(?a)\s", "", ",".join(range_texts)) != re.sub(r"(?a)\s", "", inner):
         raise ValueError("malformed multirange literal")
-    return found
+    return range_texts
 
 
-def _encoded(value: Ranges, encode: Callable[[Any], str]) -> str:
+def _encode_range(value: Ranges, encode: Callable[[Any], str]) -> str:
     if not value:
         return "e"
     ((start, end),) = value
-    return f"r{_place(start, encode)}{_place(end, encode)}"
+    return f"r{_encode_bound(start, encode)}{_encode_bound(end, encode)}"
 
 
-def _place(place: Place, encode: Callable[[Any], str]) -> str:
-    if len(place) == 1:
-        return "a" if place == FIRST else "c"
-    return f"b{parts.escaped(encode(place[1]))}{parts.END}{place[2]}"
+def _encode_bound(bound: Bound, encode: Callable[[Any], str]) -> str:
+    if len(bound) == 1:
+        return "a" if bound == BEFORE_ALL else "c"
+    return f"b{parts.escape(encode(bound[1]))}{parts.END}{bound[2]}"
 
 
-def _decoded(string: str, decode: Callable[[str], Any]) -> Ranges:
+def _decode_range(string: str, decode: Callable[[str], Any]) -> Ranges:
     if string == "e":
         return EMPTY
-    places: list[Place] = []
+    bounds: list[Bound] = []
     position = 1
     while position < len(string):
         if string[position] == "b":
             stop = string.index(parts.END, position)
-            places.append((0, decode(parts.plain(string[position + 1 : stop])), int(string[stop + 1])))
+            bounds.append((0, decode(parts.unescape(string[position + 1 : stop])), int(string[stop + 1])))
             position = stop + 2
         else:
-            places.append(FIRST if string[position] == "a" else LAST)
+            bounds.append(BEFORE_ALL if string[position] == "a" else AFTER_ALL)
             position += 1
-    return ((places[0], places[1]),)
+    return ((bounds[0], bounds[1]),)

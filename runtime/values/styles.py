@@ -1,7 +1,7 @@
 """Session styles for input and output: TimeZone, DateStyle, IntervalStyle and similar settings.
 
-Values do not depend on a style. Expressions that do are bound with the text of the style, so a view keeps the
-style that it was created under.
+Values do not depend on a style. Expressions that do are bound with the text of the style, so a view
+keeps the style under which it was created.
 """
 
 import contextvars
@@ -12,18 +12,20 @@ from typing import Final
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Kind, Type
 
-NAMES: Final = frozenset({"timezone", "datestyle", "intervalstyle", "extra_float_digits", "bytea_output"})
-"""The settings that a style is made of."""
-STYLED: Final = frozenset(
+STYLE_SETTINGS: Final = frozenset(
+    {"timezone", "datestyle", "intervalstyle", "extra_float_digits", "bytea_output"}
+)
+"""Settings that make up a style."""
+OUTPUT_STYLE_KINDS: Final = frozenset(
     {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.INTERVAL, Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH}
     | {Kind.BYTEA, Kind.REAL, Kind.DOUBLE}
 )
-"""Types whose text depends on it."""
+"""Kinds whose text depends on the style."""
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """``zone`` is a time zone's name or seconds east; ``dates`` and ``order`` are DateStyle's two parts."""
+    """A style. ``zone`` is a time zone's name or seconds east; ``dates`` and ``order`` are DateStyle's parts."""
 
     zone: str = "UTC"
     dates: str = "ISO"
@@ -34,27 +36,27 @@ class Style:
 
     @property
     def text(self) -> str:
-        """What :func:`style_of` reads."""
+        """Text form that :func:`parse_style` reads."""
         return "|".join((self.zone, self.dates, self.order, self.intervals, str(self.digits), self.bytea))
 
 
-PLAIN: Final = Style()
-"""That of a session that has set nothing."""
-BINDING: Final = contextvars.ContextVar("style", default=PLAIN)
-"""The style of the statement whose constants are read."""
+DEFAULT_STYLE: Final = Style()
+"""Style of a session without settings."""
+CURRENT_STYLE: Final = contextvars.ContextVar("style", default=DEFAULT_STYLE)
+"""Style of the statement whose constants are parsed."""
 
 
 @functools.lru_cache(maxsize=256)
-def style_of(text: str) -> Style:
-    """The style of a text that one gave."""
+def parse_style(text: str) -> Style:
+    """Parse the text form of a style."""
     zone, dates, order, intervals, digits, bytea = text.split("|")
     return Style(zone, dates, order, intervals, int(digits), bytea)
 
 
-def of_settings(settings: Mapping[str, str]) -> Style:
-    """The style of a session's settings."""
-    if NAMES.isdisjoint(settings):
-        return PLAIN
+def style_of_settings(settings: Mapping[str, str]) -> Style:
+    """Return the style of a session's settings."""
+    if STYLE_SETTINGS.isdisjoint(settings):
+        return DEFAULT_STYLE
     dates, _, order = settings.get("datestyle", "ISO, MDY").partition(", ")
     return Style(
         settings.get("timezone", "UTC"),
@@ -66,17 +68,19 @@ def of_settings(settings: Mapping[str, str]) -> Style:
     )
 
 
-def depends(type_: Type) -> bool:
-    """Whether the text of a type's values depends on the style."""
+def has_style_output(type_: Type) -> bool:
+    """Check whether the text of a type's values depends on the style."""
     if type_.kind in (Kind.JSON, Kind.JSONB):
         return False
-    return type_.kind in STYLED or any(map(depends, type_.parts))
+    return type_.kind in OUTPUT_STYLE_KINDS or any(map(has_style_output, type_.parts))
 
 
-READ: Final = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
-"""Types that are read otherwise in another style."""
+INPUT_STYLE_KINDS: Final = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+"""Kinds whose input depends on the style."""
 
 
-def read_otherwise(type_: Type) -> bool:
-    """Whether it, or what it is made of, is."""
-    return type_.kind in READ or (type_.kind is Kind.ARRAY and type_.parts[0].kind in READ)
+def has_style_input(type_: Type) -> bool:
+    """Check whether the input of a type, or of its elements, depends on the style."""
+    return type_.kind in INPUT_STYLE_KINDS or (
+        type_.kind is Kind.ARRAY and type_.parts[0].kind in INPUT_STYLE_KINDS
+    )

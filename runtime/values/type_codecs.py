@@ -1,7 +1,7 @@
-"""The codecs of all types; those whose values are words are defined here.
+"""The codecs of all types. Those whose values are words are defined here.
 
-A word type has an encoder (from a Python object to its word), a parser and a formatter. Modules of rare types
-load on first use of a codec, because every start imports this module.
+A word type has an encoder (from a Python object to its word), a parser and a formatter. Modules of rare
+types load on first use of a codec, because every start imports this module.
 """
 
 import datetime
@@ -16,7 +16,7 @@ import numpy as np
 
 from kpg.runtime.types import INTERNED_KINDS, Kind, Type, float_to_word, word_to_float
 from kpg.runtime.values import arrays, intervals, jsons, numeric
-from kpg.runtime.values.codec import Codec, ordered, register_codec, unordered, word_functions
+from kpg.runtime.values.codec import Codec, decode_integer, encode_integer, register_codec, word_functions
 from kpg.runtime.values.words import (
     BLANKS,
     DAY,
@@ -26,168 +26,177 @@ from kpg.runtime.values.words import (
     INTEGER_LIMITS,
     MICROSECOND,
     TRUE_WORDS,
-    WIDE,
-    Beyond,
-    Mistyped,
-    Unfit,
+    WIDE_CONTEXT,
+    OutOfRangeMoment,
+    UnrepresentableValue,
+    WrongPythonType,
     decimal_of_float,
     limits,
     parse_float,
+    parse_integer,
     parse_real,
     parse_tid,
-    parse_whole,
-    python_of,
+    show_double,
+    show_iso_date,
+    show_iso_timestamp,
+    show_real,
     show_tid,
-    shown_date,
-    shown_double,
-    shown_real,
-    shown_stamp,
+    word_to_python,
 )
 
 
 @register_codec(*(kind for kind in Kind if kind not in INTERNED_KINDS))
-def _words(type_: Type) -> Codec:
+def _word_codec(type_: Type) -> Codec:
     to_word, from_word = word_functions(type_)
     encode = encoder_of(type_)
     return Codec(
-        encode=lambda value: ordered(to_word(value)),
-        decode=lambda string: from_word(unordered(string)),
+        encode=lambda value: encode_integer(to_word(value)),
+        decode=lambda string: from_word(decode_integer(string)),
         parse=parser(type_),
         show=formatter(type_),
-        to_python=lambda value: python_of(to_word(value), type_),
+        to_python=lambda value: word_to_python(to_word(value), type_),
         from_python=lambda value: from_word(encode(value)),
-        expected=expected(type_),
+        input_hint=input_hint(type_),
     )
 
 
 Encoder = Callable[[Any], int]
 
 
-MOST_ISO: Final = len("2004-10-19 10:23:54.123456")
+MAX_ISO_LENGTH: Final = len("2004-10-19 10:23:54.123456")
 
 
 @functools.cache
 def encoder_of(type_: Type) -> Encoder:
-    """The function from a Python value (not None) to its word, no code; it raises Unfit or Mistyped."""
+    """Return the function from a non-None Python value to its word, for a word type.
+
+    It raises UnrepresentableValue or WrongPythonType.
+    """
     match type_.kind:
         case Kind.BOOLEAN:
-            return _boolean
+            return _encode_boolean
         case Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT:
-            return functools.partial(_integer, *INTEGER_LIMITS[type_.kind])
+            return functools.partial(_encode_integer, *INTEGER_LIMITS[type_.kind])
         case Kind.ROWID | Kind.INTERVAL_MONTH:
-            return functools.partial(_integer, *INTEGER_LIMITS[Kind.BIGINT])
+            return functools.partial(_encode_integer, *INTEGER_LIMITS[Kind.BIGINT])
         case Kind.DECIMAL:
-            return functools.partial(_decimal, type_.scale, 10**type_.precision)
+            return functools.partial(_encode_decimal, type_.scale, 10**type_.precision)
         case Kind.REAL:
-            return _real
+            return _encode_real
         case Kind.DOUBLE:
-            return _double
+            return _encode_double
         case Kind.DATE:
-            return _date
+            return _encode_date
         case Kind.TIMESTAMP:
-            return _timestamp
+            return _encode_timestamp
         case Kind.TIMESTAMPTZ:
-            return _instant
+            return _encode_instant
         case Kind.TIME:
-            return _time
+            return _encode_time
         case Kind.INTERVAL_DAY:
-            return _interval
+            return _encode_interval
         case Kind.TID:
-            return _place
+            return _encode_tid
         case Kind.ENUM:
-            return functools.partial(_label, {label: place for place, label in enumerate(type_.labels)})
+            return functools.partial(
+                _encode_label, {label: place for place, label in enumerate(type_.labels)}
+            )
         case Kind.NULL:
-            return _nothing
+            return _reject_value
         case _:
-            raise AssertionError(f"values of {type_} are no words")
+            raise AssertionError(f"values of {type_} are not words")
 
 
-def _place(value: Any) -> int:
+def _encode_tid(value: Any) -> int:
 
     if not isinstance(value, str):
-        raise Mistyped
+        raise WrongPythonType
     try:
         return parse_tid(value)
     except ValueError:
-        raise Unfit from None
+        raise UnrepresentableValue from None
 
 
-def _boolean(value: Any) -> int:
+def _encode_boolean(value: Any) -> int:
     if value is True or value is False or isinstance(value, np.bool_):
         return int(value)
-    raise Mistyped
+    raise WrongPythonType
 
 
-def _integer(low: int, high: int, value: Any) -> int:
+def _encode_integer(low: int, high: int, value: Any) -> int:
     if type(value) is not int:
-        value = _whole(value)
+        value = _to_integer(value)
     if low <= value <= high:
         return int(value)
-    raise Unfit
+    raise UnrepresentableValue
 
 
-def _whole(value: Any) -> int:
-    """An integer given as another numeric type, provided it is whole."""
+def _to_integer(value: Any) -> int:
+    """Return the integer of a whole number of any numeric Python type."""
     if isinstance(value, (bool, np.bool_)):
-        raise Mistyped
+        raise WrongPythonType
     if isinstance(value, (int, np.integer)):
         return int(value)
     if isinstance(value, (float, np.floating, decimal.Decimal)):
         if math.isfinite(value) and value == int(value):
             return int(value)
-        raise Unfit
-    raise Mistyped
+        raise UnrepresentableValue
+    raise WrongPythonType
 
 
-def _decimal(scale: int, limit: int, value: Any) -> int:
+def _encode_decimal(scale: int, limit: int, value: Any) -> int:
     if isinstance(value, decimal.Decimal):
         if not value.is_finite() or value.adjusted() > 40:
-            raise Unfit
-        scaled = value.scaleb(scale, WIDE)
+            raise UnrepresentableValue
+        scaled = value.scaleb(scale, WIDE_CONTEXT)
         word = int(scaled)
         if word != scaled:
             word = int(scaled.to_integral_value(decimal.ROUND_HALF_UP))
     elif isinstance(value, str):
-        return _decimal(scale, limit, _parsed(numeric.parse, value))
+        return _encode_decimal(scale, limit, _parse_text(numeric.parse, value))
     elif isinstance(value, (float, np.floating)):
         word = decimal_of_float(float(value), scale)
     else:
-        word = _whole(value) * 10**scale
+        word = _to_integer(value) * 10**scale
     if -limit < word < limit:
         return word
-    raise Unfit
+    raise UnrepresentableValue
 
 
-def _double(value: Any) -> int:
+def _encode_double(value: Any) -> int:
     if isinstance(value, (bool, np.bool_)) or not isinstance(
         value, (float, int, np.floating, np.integer, decimal.Decimal)
     ):
-        raise Mistyped
+        raise WrongPythonType
     try:
         return float_to_word(float(value))
     except OverflowError:
-        raise Unfit from None
+        raise UnrepresentableValue from None
 
 
-def _real(value: Any) -> int:
-    word = _double(value)
+def _encode_real(value: Any) -> int:
+    word = _encode_double(value)
     try:
         (rounded,) = struct.unpack("<f", struct.pack("<f", word_to_float(word)))
     except OverflowError:
-        raise Unfit from None
+        raise UnrepresentableValue from None
     return float_to_word(rounded)
 
 
-def _parsed(parse: Callable[[str], Any], text: str) -> Any:
-    """What a text means; Unfit if nothing."""
+def _parse_text(parse: Callable[[str], Any], text: str) -> Any:
+    """Parse a text, and raise UnrepresentableValue for invalid text."""
     try:
         return parse(text)
     except (ValueError, ArithmeticError):
-        raise Unfit from None
+        raise UnrepresentableValue from None
 
 
 def parse_date(text: str) -> int:
-    """The day that a text means; ValueError if none."""
+    """Parse a date.
+
+    Raises:
+        ValueError: The text is not a date.
+    """
     try:
         return datetime.date.fromisoformat(text).toordinal() - EPOCH_DAY
     except ValueError:
@@ -197,9 +206,13 @@ def parse_date(text: str) -> int:
 
 
 def parse_timestamp(text: str) -> int:
-    """The date and time that a text means, its time zone left out; ValueError if none."""
+    """Parse a date and time. A time zone is ignored.
+
+    Raises:
+        ValueError: The text is not a timestamp.
+    """
     try:
-        if len(text) > MOST_ISO:
+        if len(text) > MAX_ISO_LENGTH:
             raise ValueError("more digits than Python would round")
         return (datetime.datetime.fromisoformat(text).replace(tzinfo=None) - EPOCH) // MICROSECOND
     except ValueError:
@@ -209,89 +222,97 @@ def parse_timestamp(text: str) -> int:
 
 
 def parse_instant(text: str) -> int:
-    """The instant that a text means; ValueError if none."""
+    """Parse an instant.
+
+    Raises:
+        ValueError: The text is not an instant.
+    """
     from kpg.runtime.values import date_time  # lazy: 15 ms of start-up
 
     return date_time.parse_instant(text)
 
 
 def parse_time(text: str) -> int:
-    """The time of day that a text means; ValueError if none."""
+    """Parse a time of day.
+
+    Raises:
+        ValueError: The text is not a time.
+    """
     from kpg.runtime.values import date_time  # lazy: 15 ms of start-up
 
     return date_time.parse_time(text)
 
 
-def _date(value: Any) -> int:
+def _encode_date(value: Any) -> int:
     if isinstance(value, str):
-        return int(_parsed(parse_date, value))
-    if isinstance(value, Beyond):
+        return int(_parse_text(parse_date, value))
+    if isinstance(value, OutOfRangeMoment):
         return value.word
     if isinstance(value, datetime.datetime):
         if value.tzinfo is not None or value.time() != datetime.time():
-            raise Unfit
+            raise UnrepresentableValue
     elif not isinstance(value, datetime.date):
-        raise Mistyped
+        raise WrongPythonType
     return value.toordinal() - EPOCH_DAY
 
 
-def _timestamp(value: Any) -> int:
+def _encode_timestamp(value: Any) -> int:
     if isinstance(value, str):
-        return int(_parsed(parse_timestamp, value))
-    if isinstance(value, Beyond):
+        return int(_parse_text(parse_timestamp, value))
+    if isinstance(value, OutOfRangeMoment):
         return value.word
     if isinstance(value, datetime.datetime):
         if value.tzinfo is not None:
             if value.utcoffset():
-                raise Unfit
+                raise UnrepresentableValue
             value = value.replace(tzinfo=None)
         return (value - EPOCH) // MICROSECOND
-    return _date(value) * DAY
+    return _encode_date(value) * DAY
 
 
-def _instant(value: Any) -> int:
+def _encode_instant(value: Any) -> int:
     if isinstance(value, str):
-        return int(_parsed(parse_instant, value))
-    if isinstance(value, Beyond):
+        return int(_parse_text(parse_instant, value))
+    if isinstance(value, OutOfRangeMoment):
         return value.word
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         return (value.astimezone(datetime.UTC).replace(tzinfo=None) - EPOCH) // MICROSECOND
-    return _timestamp(value)
+    return _encode_timestamp(value)
 
 
-def _time(value: Any) -> int:
+def _encode_time(value: Any) -> int:
     if isinstance(value, str):
-        return int(_parsed(parse_time, value))
+        return int(_parse_text(parse_time, value))
     if not isinstance(value, datetime.time):
-        raise Mistyped
+        raise WrongPythonType
     if value.tzinfo is not None:
-        raise Unfit
+        raise UnrepresentableValue
     return (datetime.datetime.combine(EPOCH, value) - EPOCH) // MICROSECOND
 
 
-def _interval(value: Any) -> int:
+def _encode_interval(value: Any) -> int:
     if not isinstance(value, datetime.timedelta):
-        raise Mistyped
+        raise WrongPythonType
     return value // MICROSECOND
 
 
-def _label(places: dict[str, int], value: Any) -> int:
+def _encode_label(positions: dict[str, int], value: Any) -> int:
     if not isinstance(value, str):
-        raise Mistyped
-    if value not in places:
-        raise Unfit
-    return places[value]
+        raise WrongPythonType
+    if value not in positions:
+        raise UnrepresentableValue
+    return positions[value]
 
 
-def _nothing(value: Any) -> int:
-    raise Mistyped
+def _reject_value(value: Any) -> int:
+    raise WrongPythonType
 
 
-CONTEXT = decimal.Context(prec=60, rounding=decimal.ROUND_HALF_UP)
-"""More digits than a word of any scale has."""
+TEXT_CONTEXT = decimal.Context(prec=60, rounding=decimal.ROUND_HALF_UP)
+"""Decimal context with more digits than a word of any scale."""
 
 
-def _checked(value: int, type_: Type) -> int:
+def _check_limits(value: int, type_: Type) -> int:
     low, high = limits(type_)
     if not low <= value <= high:
         raise ValueError("out of range")
@@ -299,7 +320,7 @@ def _checked(value: int, type_: Type) -> int:
 
 
 def parser(target: Type) -> Callable[[str], object]:
-    """The function that reads a value of a type of words from text; it raises ValueError."""
+    """Return the function that parses a value of a word type. It raises ValueError."""
     match target.kind:
         case Kind.BOOLEAN:
             return _parse_boolean
@@ -312,19 +333,19 @@ def parser(target: Type) -> Callable[[str], object]:
         case Kind.TIMESTAMPTZ | Kind.TIME:
             return parse_instant if target.kind is Kind.TIMESTAMPTZ else parse_time
         case Kind.ENUM:
-            return functools.partial(_read, encoder_of(target))
+            return functools.partial(_parse_label, encoder_of(target))
         case Kind.TID:
             return parse_tid
         case Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT:
-            return lambda text: _checked(parse_whole(text), target)
+            return lambda text: _check_limits(parse_integer(text), target)
         case _:
-            return lambda text: _checked(_parse_number(text, target.scale), target)
+            return lambda text: _check_limits(_parse_number(text, target.scale), target)
 
 
-def _read(encode: Callable[[object], int], text: str) -> int:
+def _parse_label(encode: Callable[[object], int], text: str) -> int:
     try:
         return encode(text)
-    except Unfit:
+    except UnrepresentableValue:
         raise ValueError("no such value") from None
 
 
@@ -339,42 +360,42 @@ def _parse_number(text: str, scale: int) -> int:
     value = numeric.parse(text)
     if not value.is_finite() or value.adjusted() > 30:
         raise ValueError("out of range")
-    return int(value.scaleb(scale, CONTEXT).to_integral_value(decimal.ROUND_HALF_UP, CONTEXT))
+    return int(value.scaleb(scale, TEXT_CONTEXT).to_integral_value(decimal.ROUND_HALF_UP, TEXT_CONTEXT))
 
 
 def formatter(source: Type) -> Callable[..., str]:
-    """The function that writes a value of a type (as ``Memoized`` functions take it) as text."""
+    """Return the function that formats a value of a word type."""
     match source.kind:
         case Kind.BOOLEAN:
             return lambda value: "true" if value else "false"
         case Kind.DECIMAL:
-            return lambda value: f"{decimal.Decimal(value).scaleb(-source.scale, CONTEXT):f}"
+            return lambda value: f"{decimal.Decimal(value).scaleb(-source.scale, TEXT_CONTEXT):f}"
         case Kind.DATE:
-            return shown_date
+            return show_iso_date
         case Kind.TIMESTAMP:
-            return shown_stamp
+            return show_iso_timestamp
         case Kind.TIMESTAMPTZ:
-            return lambda value: shown_stamp(value, "+00")
+            return lambda value: show_iso_timestamp(value, "+00")
         case Kind.TIME:
-            return intervals.clock
+            return intervals.show_clock
         case Kind.ENUM:
             return lambda value: source.labels[value]
         case Kind.TID:
             return show_tid
         case Kind.INTERVAL_DAY:
-            return lambda value: intervals.shown(intervals.of_microseconds(value))
+            return lambda value: intervals.show(intervals.from_microseconds(value))
         case Kind.INTERVAL_MONTH:
-            return lambda value: intervals.shown(intervals.Interval(value, 0, 0))
+            return lambda value: intervals.show(intervals.Interval(value, 0, 0))
         case Kind.REAL:
-            return shown_real
+            return show_real
         case Kind.DOUBLE:
-            return shown_double
+            return show_double
         case _:
             return str
 
 
-def expected(type_: Type) -> str:
-    """What Python objects a type of words takes."""
+def input_hint(type_: Type) -> str:
+    """Return a description of the accepted Python objects of a word type."""
     match type_.kind:
         case Kind.BOOLEAN:
             return "a bool"
@@ -409,52 +430,52 @@ register_codec(Kind.ARRAY)(arrays.codec)
 
 
 @register_codec(Kind.INTERVAL)
-def _intervals(type_: Type) -> Codec:
+def _interval_codec(type_: Type) -> Codec:
     return intervals.codec()
 
 
 @register_codec(Kind.RECORD)
-def _rows(type_: Type) -> Codec:
+def _row_codec(type_: Type) -> Codec:
     from kpg.runtime.values import row_values  # lazy: few programs have such values
 
     return row_values.codec(type_)
 
 
 @register_codec(Kind.JSON, Kind.JSONB)
-def _jsons(type_: Type) -> Codec:
-    return jsons.jsons() if type_.kind is Kind.JSON else jsons.jsonbs()
+def _json_codec(type_: Type) -> Codec:
+    return jsons.json_codec() if type_.kind is Kind.JSON else jsons.jsonb_codec()
 
 
 @register_codec(Kind.UUID, Kind.BYTEA)
-def _bytes(type_: Type) -> Codec:
+def _byte_codec(type_: Type) -> Codec:
     from kpg.runtime.values import byte_strings  # lazy: few programs have such values
 
-    return byte_strings.uuids() if type_.kind is Kind.UUID else byte_strings.byteas()
+    return byte_strings.uuid_codec() if type_.kind is Kind.UUID else byte_strings.bytea_codec()
 
 
 @register_codec(Kind.BIT, Kind.VARBIT)
-def _bits(type_: Type) -> Codec:
+def _bit_codec(type_: Type) -> Codec:
     from kpg.runtime.values import byte_strings  # lazy: few programs have such values
 
     return byte_strings.codec(type_)
 
 
 @register_codec(Kind.TIMETZ, Kind.PG_LSN)
-def _zoned_times(type_: Type) -> Codec:
+def _timetz_or_lsn_codec(type_: Type) -> Codec:
     from kpg.runtime.values import date_time  # lazy: 15 ms of start-up
 
     return date_time.codec(type_)
 
 
 @register_codec(Kind.INET, Kind.CIDR, Kind.MACADDR, Kind.MACADDR8)
-def _networks(type_: Type) -> Codec:
+def _network_codec(type_: Type) -> Codec:
     from kpg.runtime.values import networks  # lazy: 5 ms of start-up
 
     return networks.codec(type_)
 
 
 @register_codec(Kind.RANGE, Kind.MULTIRANGE)
-def _ranges(type_: Type) -> Codec:
+def _range_codec(type_: Type) -> Codec:
     from kpg.runtime.values import ranges  # lazy: 5 ms of start-up
 
     return ranges.codec(type_)

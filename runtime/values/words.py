@@ -1,10 +1,12 @@
 """Scalar conversions of types whose values are words: numbers, moments and TIDs, one value at a time.
 
-* Moments outside the years of Python's calendar (BC, after 9999, infinite) are :class:`Beyond` objects. Year
-  0 is 1 BC. The words of the infinities are next to the limits of a word.
-* A TID word is block times 65,536 plus offset. A block has ``BLOCK`` rows and offsets start at 1, so TIDs
-  order as rowids do.
-* Numbers: parsing, shortest text, and the limits of each type. ``type_codecs`` combines these into codecs.
+* Moments outside the years of Python's calendar (BC, after 9999, infinite) are
+  :class:`OutOfRangeMoment` objects. Year 0 is 1 BC. The words of the infinities are next to the limits
+  of a word.
+* A TID word is block times 65,536 plus offset. A block has ``STAT_BLOCK`` rows and offsets start at 1, so
+  TIDs order as rowids do.
+* Numbers: parsing, shortest text, and the limits of each type. ``type_codecs`` combines these into
+  codecs.
 """
 
 import datetime
@@ -22,17 +24,21 @@ DAY: Final = 86_400_000_000
 
 
 LATEST: Final = MAX_WORD - 2
-"""The word of ``infinity``, of dates and timestamps."""
+"""Word of ``infinity`` in dates and timestamps."""
 EARLIEST: Final = MIN_WORD + 2
-"""The word of ``-infinity``. Words beyond them are taken by NULLs, where words say an order."""
-ENDS: Final = {"infinity": LATEST, "+infinity": LATEST, "-infinity": EARLIEST}
+"""Word of ``-infinity``. The words beyond the infinities are NULLs where words define an order."""
+INFINITIES: Final = {"infinity": LATEST, "+infinity": LATEST, "-infinity": EARLIEST}
 FIRST_DAY, LAST_DAY = -2_440_588, 106_000_000
 """From 4714 BC to the year 292187: days that a timestamp has too."""
 
 
 def days_of(year: int, month: int, day: int) -> int:
-    """Days since 1970 of a date of any year; ValueError if there is none."""
-    if not 1 <= month <= 12 or not 1 <= day <= _length(year, month):
+    """Return the days since 1970 of a date of any year.
+
+    Raises:
+        ValueError: There is no such date, or it is out of range.
+    """
+    if not 1 <= month <= 12 or not 1 <= day <= _month_length(year, month):
         raise ValueError("date out of range")
     years, march = (year, month - 3) if month > 2 else (year - 1, month + 9)
     days = 365 * years + years // 4 - years // 100 + years // 400 + (march * 306 + 5) // 10 + day - 719_469
@@ -41,14 +47,14 @@ def days_of(year: int, month: int, day: int) -> int:
     return days
 
 
-def _length(year: int, month: int) -> int:
+def _month_length(year: int, month: int) -> int:
     if month == 2:
         return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
     return 30 if month in (4, 6, 9, 11) else 31
 
 
 def civil(days: int) -> tuple[int, int, int]:
-    """Year, month and day of days since 1970."""
+    """Return year, month and day of days since 1970."""
     shifted = days + 719_468
     era, of_era = divmod(shifted, 146_097)
     year_of_era = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
@@ -59,32 +65,32 @@ def civil(days: int) -> tuple[int, int, int]:
 
 
 def is_infinite(word: int) -> bool:
-    """Whether it is one of the ends of time."""
+    """Check whether a word is that of an infinite moment."""
     return word in (EARLIEST, LATEST)
 
 
-def shown_date(days: int) -> str:
-    """As Postgres writes it."""
+def show_iso_date(days: int) -> str:
+    """Format like Postgres in ISO style."""
     if is_infinite(days):
         return "infinity" if days > 0 else "-infinity"
     year, month, day = civil(days)
     return f"{year if year > 0 else 1 - year:04d}-{month:02d}-{day:02d}{'' if year > 0 else ' BC'}"
 
 
-def shown_stamp(word: int, suffix: str = "") -> str:
-    """A date and time, without zeros at the end of its fraction; ``suffix``: a time zone."""
+def show_iso_timestamp(word: int, suffix: str = "") -> str:
+    """Format a date and time in ISO style, without trailing zeros. ``suffix`` is a time zone."""
     if is_infinite(word):
         return "infinity" if word > 0 else "-infinity"
     days, time = divmod(word, DAY)
-    date, _, era = shown_date(days).partition(" ")
+    date, _, era = show_iso_date(days).partition(" ")
     seconds, micros = divmod(time, 1_000_000)
     clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
     fraction = f".{micros:06d}".rstrip("0") if micros else ""
     return f"{date} {clock}{fraction}{suffix}{' ' if era else ''}{era}"
 
 
-class Beyond:
-    """What Python has for a moment outside its years: its first or last one, shown as what it stands for."""
+class OutOfRangeMoment:
+    """A moment outside of Python's years: Python's first or last moment, which shows the real one."""
 
     __slots__ = ()
     word: int
@@ -99,58 +105,62 @@ class Beyond:
         return self.text
 
 
-class DateBeyond(Beyond, datetime.date):
+class OutOfRangeDate(OutOfRangeMoment, datetime.date):
     """A DATE before the year 1 or after 9999, or infinite."""
 
     __slots__ = ("text", "word")
 
 
-class StampBeyond(Beyond, datetime.datetime):
-    """A TIMESTAMP before the year 1 or after 9999, or infinite, with a time zone too."""
+class OutOfRangeTimestamp(OutOfRangeMoment, datetime.datetime):
+    """A TIMESTAMP or TIMESTAMPTZ before the year 1 or after 9999, or infinite."""
 
     __slots__ = ("text", "word")
 
 
-def beyond(word: int, type_: Type) -> DateBeyond | StampBeyond:
-    """The object of a moment that Python has none for."""
+def out_of_range_moment(word: int, type_: Type) -> OutOfRangeDate | OutOfRangeTimestamp:
+    """Return the object of a moment outside of Python's years."""
     if type_.kind is Kind.DATE:
-        date = DateBeyond(9999, 12, 31) if word > 0 else DateBeyond(1, 1, 1)
-        date.word, date.text = word, shown_date(word)
+        date = OutOfRangeDate(9999, 12, 31) if word > 0 else OutOfRangeDate(1, 1, 1)
+        date.word, date.text = word, show_iso_date(word)
         return date
     zone = datetime.UTC if type_.kind is Kind.TIMESTAMPTZ else None
     end = datetime.datetime.max if word > 0 else datetime.datetime.min
-    stamp = StampBeyond(*end.timetuple()[:6], end.microsecond, zone)
-    stamp.word, stamp.text = word, shown_stamp(word, "" if zone is None else "+00")
+    stamp = OutOfRangeTimestamp(*end.timetuple()[:6], end.microsecond, zone)
+    stamp.word, stamp.text = word, show_iso_timestamp(word, "" if zone is None else "+00")
     return stamp
 
 
 BLOCK: Final = 128
-"""So many rows are said to be in a block."""
-SPAN: Final = 1 << 16
-"""Places of a block that a word can tell."""
-MOST: Final = (1 << 48) - 1
-FORM: Final = re.compile(r"(?a)[^(,)]*\(\s*(\d{1,10}),\s*(\d{1,5})\)")
-"""As Postgres reads it: what is around the parentheses does not count, and DuckDB sends quotes there."""
+"""Rows per block of a TID."""
+TID_OFFSETS: Final = 1 << 16
+"""Offsets of a block that a word can hold."""
+MAX_TID: Final = (1 << 48) - 1
+TID_FORM: Final = re.compile(r"(?a)[^(,)]*\(\s*(\d{1,10}),\s*(\d{1,5})\)")
+"""Text of a TID as Postgres reads it: text around the parentheses is ignored. DuckDB sends quotes there."""
 
 
 def parse_tid(text: str) -> int:
-    """The word of a text such as ``(0,1)``; ValueError if it is none."""
-    found = FORM.match(text)
-    if found is None:
+    """Parse a TID such as ``(0,1)``.
+
+    Raises:
+        ValueError: The text is not a TID.
+    """
+    match = TID_FORM.match(text)
+    if match is None:
         raise ValueError("no place of a row")
-    block, place = int(found[1]), int(found[2])
-    if block >= 1 << 32 or place >= SPAN:
+    block, offset = int(match[1]), int(match[2])
+    if block >= 1 << 32 or offset >= TID_OFFSETS:
         raise ValueError("no place of a row")
-    return block * SPAN + place
+    return block * TID_OFFSETS + offset
 
 
 def show_tid(word: int) -> str:
-    """As Postgres writes it."""
-    return f"({word // SPAN},{word % SPAN})"
+    """Format like Postgres."""
+    return f"({word // TID_OFFSETS},{word % TID_OFFSETS})"
 
 
 BLANKS: Final = " \t\n\v\f\r"
-"""What may stand around the text of a value: Unicode's other spaces are part of it."""
+"""Blanks that may surround the text of a value. Other Unicode spaces are part of it."""
 
 EPOCH: Final = datetime.datetime(1970, 1, 1)
 EPOCH_DAY: Final = EPOCH.toordinal()
@@ -160,30 +170,30 @@ INTEGER_LIMITS: Final = {
     Kind.INTEGER: (-(2**31), 2**31 - 1),
     Kind.BIGINT: (MIN_WORD, MAX_WORD),
 }
-EXACT_FLOAT: Final = 2**53
-"""Doubles up to it hold every whole number exactly."""
-WIDE: Final = decimal.Context(prec=80, traps=[decimal.InvalidOperation])
-"""Many more digits than the 18 of a DECIMAL, so that scaling does not round what is to be checked."""
+MAX_EXACT_FLOAT: Final = 2**53
+"""Largest number up to which a double holds every integer exactly."""
+WIDE_CONTEXT: Final = decimal.Context(prec=80, traps=[decimal.InvalidOperation])
+"""Context with many more digits than the 18 of a DECIMAL, so that scaling does not round before checks."""
 
 
-class Unfit(Exception):
-    """A value that its column's type cannot hold; the encoder's caller knows where it stands."""
+class UnrepresentableValue(Exception):
+    """A value that its column's type cannot hold. The encoder's caller adds row and column."""
 
 
-class Mistyped(Exception):
-    """A value of a Python type that its column's type does not take."""
+class WrongPythonType(Exception):
+    """A value of a Python type that its column's type does not accept."""
 
 
-def python_of(word: int, type_: Type) -> Any:
-    """The Python value of a word (not NULL nor ERROR) that is no code; an INTERVAL MONTH is a number.
+def word_to_python(word: int, type_: Type) -> Any:
+    """Return the Python value of a word other than NULL and ERROR, for a word type.
 
-    Moments beyond Python's years are its last or first, shown as what they are (``calendars.Beyond``).
+    An INTERVAL MONTH is a number. Moments outside of Python's years are :class:`OutOfRangeMoment` objects.
     """
     match type_.kind:
         case Kind.BOOLEAN:
             return word != 0
         case Kind.DECIMAL:
-            return decimal.Decimal(word).scaleb(-type_.scale, WIDE)
+            return decimal.Decimal(word).scaleb(-type_.scale, WIDE_CONTEXT)
         case Kind.REAL | Kind.DOUBLE:
             return word_to_float(word)
         case Kind.ENUM:
@@ -211,37 +221,41 @@ def _to_time(word: int, type_: Type) -> datetime.date | datetime.time | datetime
                 return datetime.timedelta(microseconds=word)
     except (OverflowError, ValueError):
         if type_.kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
-            return beyond(word, type_)
+            return out_of_range_moment(word, type_)
         raise DataError(
             f"{type_} word {word} is beyond what Python can hold", hint="fetch the result as Arrow instead"
         ) from None
 
 
 def decimal_of_float(value: float, scale: int) -> int:
-    """The ``w`` for which ``value`` is the double nearest to ``w / 10**scale``, else that of its 15 digits.
+    """Return the integer w for which ``value`` is the double nearest to ``w / 10**scale``.
 
-    Only up to 2**53, where no two such ``w`` share a double: Unfit beyond it.
+    Without such a w, return that of the float's 15 significant digits. Beyond 2**53 two such w may share
+    a double.
+
+    Raises:
+        UnrepresentableValue: The scaled value is beyond 2**53.
     """
     scaled = value * 10.0**scale
-    if not abs(scaled) <= EXACT_FLOAT:
-        raise Unfit
+    if not abs(scaled) <= MAX_EXACT_FLOAT:
+        raise UnrepresentableValue
     if round(scaled) / 10.0**scale == value:
         return round(scaled)
-    digits = decimal.Decimal(f"{value:.15g}").scaleb(scale, WIDE)
+    digits = decimal.Decimal(f"{value:.15g}").scaleb(scale, WIDE_CONTEXT)
     return int(digits.to_integral_value(decimal.ROUND_HALF_UP))
 
 
 TRUE_WORDS = frozenset({"true", "tru", "tr", "t", "yes", "ye", "y", "on", "1"})
 FALSE_WORDS = frozenset({"false", "fals", "fal", "fa", "f", "no", "n", "off", "of", "0"})
 FLOAT = re.compile(r"[-+]?(?:(\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|inf|infinity|nan)", re.IGNORECASE | re.ASCII)
-SMALLEST_REAL = 2.0**-150
-"""Half of the smallest REAL: what is not above it would be 0."""
-BEYOND_REAL = 2.0**128 - 2.0**103
-"""Half way from the largest REAL to the next power of two: from here on all would be infinite."""
+REAL_UNDERFLOW = 2.0**-150
+"""Half of the smallest REAL: numbers up to it round to 0."""
+REAL_OVERFLOW = 2.0**128 - 2.0**103
+"""Midpoint between the largest REAL and the next power of two: numbers from it on round to infinity."""
 
 
 def limits(type_: Type) -> tuple[int, int]:
-    """The lowest and the highest word of a type, of moments that are finite."""
+    """Return the lowest and highest word of a type; for moments those of finite ones."""
     match type_.kind:
         case Kind.SMALLINT:
             return -(2**15), 2**15 - 1
@@ -256,7 +270,7 @@ def limits(type_: Type) -> tuple[int, int]:
         case Kind.ENUM:
             return 0, len(type_.labels) - 1
         case Kind.TID:
-            return 0, MOST
+            return 0, MAX_TID
         case Kind.DATE:
             return FIRST_DAY, LAST_DAY
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
@@ -266,29 +280,33 @@ def limits(type_: Type) -> tuple[int, int]:
 
 
 def parse_float(text: str) -> float:
-    """The float that a text means; ValueError if it means none, or one too small to be told from 0."""
+    """Parse a float.
+
+    Raises:
+        ValueError: The text is not a number, or the number overflows or underflows.
+    """
     body = text.strip(BLANKS)
-    found = FLOAT.fullmatch(body)
-    if found is None:
+    match = FLOAT.fullmatch(body)
+    if match is None:
         if re.match(r"[-+]?0x", body, re.IGNORECASE):
             return float.fromhex(body)
         raise ValueError("not a number")
     value = float(body)
-    if found[1] and (math.isinf(value) or (not value and found[1].strip("0."))):
+    if match[1] and (math.isinf(value) or (not value and match[1].strip("0."))):
         raise ValueError("out of range")
     return value
 
 
 def parse_real(text: str) -> float:
-    """The same of a REAL."""
+    """Like :func:`parse_float`, for a REAL."""
     value = parse_float(text)
-    if math.isfinite(value) and value and not SMALLEST_REAL < abs(value) < BEYOND_REAL:
+    if math.isfinite(value) and value and not REAL_UNDERFLOW < abs(value) < REAL_OVERFLOW:
         raise ValueError("out of range")
     return value
 
 
-def parse_whole(text: str) -> int:
-    """The integer that a text means, as hexadecimal, octal and binary and with underscores too."""
+def parse_integer(text: str) -> int:
+    """Parse an integer, also with underscores or in hexadecimal, octal or binary."""
     body = text.strip(BLANKS)
     sign = -1 if body[:1] == "-" else 1
     body = body[1:] if body[:1] in ("+", "-") else body
@@ -297,22 +315,24 @@ def parse_whole(text: str) -> int:
     return sign * (int(body, 0) if body[:2].lower() in ("0x", "0o", "0b") else int(body))
 
 
-def shown_double(value: float) -> str:
-    """The fewest digits that tell the number from all others, as Postgres writes them."""
-    return _written(repr(value), 15)
+def show_double(value: float) -> str:
+    """Format a double with the fewest digits that identify it, like Postgres."""
+    return _show_digits(repr(value), 15)
 
 
-def shown_real(value: float) -> str:
-    return _written(np.format_float_scientific(np.float32(value)), 6)
+def show_real(value: float) -> str:
+    return _show_digits(np.format_float_scientific(np.float32(value)), 6)
 
 
-def _written(text: str, most: int) -> str:
-    """Without an exponent if there are up to ``most`` digits before the point, or few zeros behind it."""
+def _show_digits(text: str, max_digits: int) -> str:
+    """Format digits, with an exponent only for more than ``max_digits`` before the point or many zeros
+    behind.
+    """
     if text[-1] in "fn":
         return {"inf": "Infinity", "-inf": "-Infinity"}.get(text, "NaN")
     number = decimal.Decimal(text)
     exponent = number.adjusted() if number else 0
-    if -4 <= exponent < most:
+    if -4 <= exponent < max_digits:
         plain = f"{number:f}"
         return plain.rstrip("0").rstrip(".") if "." in plain else plain
     sign, digits, _ = number.normalize().as_tuple()

@@ -1,8 +1,9 @@
-"""AS OF: tables and views at earlier epochs, for as long as their history is kept.
+"""AS OF: tables and views at earlier epochs, as far back as their history reaches.
 
-The history of a table is in ``tables/row_groups.py`` (:class:`TablePast`); that of a view is its changes, in
-a :class:`Memory`. A plan as of an epoch is rendered in a context that reads both and shares nothing with
-maintained operators.
+The history of a table is a ``TableHistory`` (``tables/row_groups.py``). That of a view is its changes, in a
+``ChangeHistory`` (``operators/input.py``). A plan as of an epoch is rendered in a context that reads both,
+and
+shares no operator with maintained views.
 """
 
 from collections.abc import Sequence
@@ -14,96 +15,108 @@ from numpy.typing import NDArray
 from kpg.runtime.dataflow.dataflow_graph import Below, Operator, Place, Scope
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import ProgrammingError
-from kpg.runtime.operators.input import Memory, connected
+from kpg.runtime.operators.input import ChangeHistory, attach_capture
 from kpg.runtime.operators.linear import Constant
 from kpg.runtime.render import disconnect
 from kpg.runtime.render.context import Context
-from kpg.runtime.tables.row_groups import TablePast
-from kpg.runtime.tables.table import Closed, Table
-from kpg.runtime.worker.dataflows import Installed
+from kpg.runtime.tables.row_groups import TableHistory
+from kpg.runtime.tables.table import EpochChanges, Table
+from kpg.runtime.worker.dataflows import LocalInstallation
 
 if TYPE_CHECKING:
-    from kpg.runtime.operators.worker_group import Company
+    from kpg.runtime.operators.worker_group import WorkerGroup
 
 Words = NDArray[np.int64]
 
 
-class Keeper(Context, Protocol):
-    """What the past is kept for: a worker."""
+class HistoryWorker(Context, Protocol):
+    """Interface of a worker that keeps history."""
 
     epoch: int
-    remembering: bool
+    keeps_history: bool
     tables: dict[str, Table]
-    views: dict[str, Installed]
+    views: dict[str, LocalInstallation]
 
 
-class Remembering(Protocol):
-    """What a view was."""
+class ViewHistory(Protocol):
+    """History of a view."""
 
     @property
-    def remembers(self) -> int | None:
-        """The epoch since which its changes are kept; None if they are not."""
+    def history_since(self) -> int | None:
+        """Epoch since which all changes are kept; None if they are not kept."""
 
-    def rows_then(self, epoch: int) -> tuple[Words, Words]:
-        """Its rows after an epoch."""
+    def rows_as_of(self, epoch: int) -> tuple[Words, Words]:
+        """Return the rows as of an epoch."""
 
 
-class Then:
-    """What rendering needs of a worker, for a plan as of the epoch ``then``."""
+class AsOfContext:
+    """Rendering context for a plan as of an epoch."""
 
-    def __init__(self, worker: Keeper, then: int, *, own: bool) -> None:
-        """``own``: with the changes of tables that are pending."""
+    def __init__(self, worker: HistoryWorker, epoch: int, *, reads_pending: bool) -> None:
+        """Create a context; with ``reads_pending``, plans also read the pending changes of tables."""
         self.dictionary: Dictionary = worker.dictionary
         self.scope: Scope = worker.scope
         self.merge_effort: int = worker.merge_effort
-        self.then: int | None = then
-        self.restoring = False
-        self.sharing: Company | None = None
-        self.own = own
-        self._epoch = then
+        self.as_of_epoch: int | None = epoch
+        self.is_restoring = False
+        self.worker_group: WorkerGroup | None = None
+        self.reads_pending = reads_pending
+        self._epoch = epoch
         self._worker = worker
 
     def store(self, table: str) -> Table:
-        """The row store of a table; ProgrammingError if nothing is known of it then."""
-        found = self._worker.store(table)
-        past = found.past
-        if past is None or not (past.tells(self._epoch) if self.own else past.since <= self._epoch):
-            raise unknown(table, self._epoch, None if past is None else past.since)
-        return found
+        """Return the row store of a table.
+
+        Raises:
+            ProgrammingError: If the history of the table does not reach back to the epoch.
+        """
+        store = self._worker.store(table)
+        history = store.history
+        if history is None or not (
+            history.is_known_at(self._epoch) if self.reads_pending else history.since <= self._epoch
+        ):
+            raise missing_history_error(table, self._epoch, None if history is None else history.since)
+        return store
 
     def source_identity(self, table: str) -> str:
-        """What tells the table from others."""
+        """Return the identity of the table in fingerprints."""
         return self._worker.source_identity(table)
 
     def view_output(self, view: str) -> Operator:
-        """What gives the contents of a view then."""
-        installed = self._installed(view)
-        since = installed.remembers
+        """Return an operator with the contents of a view as of the epoch.
+
+        Raises:
+            ProgrammingError: If the history of the view does not reach back to the epoch.
+        """
+        installed = self._view_history(view)
+        since = installed.history_since
         if since is None or since > self._epoch:
-            raise unknown(view, self._epoch, since)
-        data, diffs = installed.rows_then(self._epoch)
+            raise missing_history_error(view, self._epoch, since)
+        data, diffs = installed.rows_as_of(self._epoch)
         place = Place("", f"{view} at {self._epoch}", self.next_position(), (), self.scope, data.shape[0])
         contents = Constant(place, data=np.repeat(data, diffs, axis=1))
-        contents.hydrated = True
+        contents.is_hydrated = True
         return contents
 
-    def _installed(self, view: str) -> "Remembering":
+    def _view_history(self, view: str) -> "ViewHistory":
         return self._worker.views[view]
 
     def input(self, identity: str) -> Operator:
-        """The operator of an input, which views stand for."""
+        """Return the operator of an input."""
         return self._worker.input(identity)
 
-    def next_position(self, inputs: Below = (), scope: Scope | None = None, *, apart: bool = False) -> int:
-        """A position after all operators there are."""
+    def next_position(
+        self, inputs: Below = (), scope: Scope | None = None, *, at_barrier: bool = False
+    ) -> int:
+        """Return a position after all existing operators."""
         return self._worker.next_position()
 
 
-def unknown(name: str, epoch: int, since: int | None) -> ProgrammingError:
-    """That nothing is known of a relation at an epoch."""
+def missing_history_error(name: str, epoch: int, since: int | None) -> ProgrammingError:
+    """Return the error for a relation without history at an epoch."""
     if since is None:
         return ProgrammingError(
-            f'the past of "{name}" is not kept', hint='kpg.connect(history="1 hour") keeps it'
+            f'the past of "{name}" is not kept', hint='enable it with kpg.connect(history="1 hour")'
         )
     return ProgrammingError(
         f'what "{name}" was at epoch {epoch} is not known',
@@ -111,54 +124,56 @@ def unknown(name: str, epoch: int, since: int | None) -> ProgrammingError:
     )
 
 
-def begin(table: Table, epoch: int) -> None:
-    """Keep what a table is, from the end of an epoch on."""
-    if table.past is None:
-        table.past = TablePast(epoch)
-        table.past.count = table.count
+def enable_table_history(table: Table, epoch: int) -> None:
+    """Keep the history of a table from the end of an epoch on."""
+    if table.history is None:
+        table.history = TableHistory(epoch)
+        table.history.count = table.count
 
 
-def remember(worker: Keeper, view: Installed) -> None:
-    """Keep what a view is, from now on."""
-    if view.past is None:
+def keep_view_changes(worker: HistoryWorker, view: LocalInstallation) -> None:
+    """Keep the changes of a view from now on, as its history."""
+    if view.history is None:
         name, position = f"Past of {view.name}", worker.next_position()
-        view.past = connected(Memory, name, view.output, position, since=worker.epoch)
+        view.history = attach_capture(ChangeHistory, name, view.output, position, since=worker.epoch)
 
 
-def note(worker: Keeper, closed: Sequence[Closed]) -> None:
-    """Remember what a step has changed in tables, before it is made final."""
-    for one in closed:
-        table = worker.tables[one.table]
-        if table.past is not None:
-            came = [change.rowids for change in one.changes if change.diff > 0]
-            went = [change.rowids for change in one.changes if change.diff < 0]
+def record_epochs(worker: HistoryWorker, closed_changes: Sequence[EpochChanges]) -> None:
+    """Record in the history of tables the changes of closed epochs, before the step commits."""
+    for epoch_changes in closed_changes:
+        table = worker.tables[epoch_changes.table]
+        if table.history is not None:
+            inserted = [change.rowids for change in epoch_changes.changes if change.diff > 0]
+            deleted = [change.rowids for change in epoch_changes.changes if change.diff < 0]
             nothing = np.empty(0, np.int64)
-            table.past.note(one.epoch, np.concatenate([nothing, *came]), np.concatenate([nothing, *went]))
+            table.history.record_epoch(
+                epoch_changes.epoch, np.concatenate([nothing, *inserted]), np.concatenate([nothing, *deleted])
+            )
 
 
-def forget(worker: Keeper, epoch: int) -> None:
-    """Forget what was before an epoch."""
+def drop_history_before(worker: HistoryWorker, epoch: int) -> None:
+    """Drop all history before an epoch."""
     for table in worker.tables.values():
-        table.forget(epoch)
+        table.drop_history_before(epoch)
     for view in worker.views.values():
-        if view.past is not None:
-            view.past.forget(epoch)
+        if view.history is not None:
+            view.history.drop_through(epoch)
 
 
-def drop(worker: Keeper) -> None:
-    """Forget everything, and keep nothing any more."""
-    worker.remembering = False
+def disable_history(worker: HistoryWorker) -> None:
+    """Drop all history and stop keeping it."""
+    worker.keeps_history = False
     for table in worker.tables.values():
-        table.forget(worker.epoch)
-        table.past = None
+        table.drop_history_before(worker.epoch)
+        table.history = None
     for view in worker.views.values():
-        if view.past is not None:
-            disconnect((view.past,))
-            view.past = None
+        if view.history is not None:
+            disconnect((view.history,))
+            view.history = None
 
 
-def changed(table: Table, since: int) -> tuple[Words, Words]:
-    """Rowids of rows that were there after an epoch and are gone, and of those that came since."""
-    assert table.past is not None
-    count, gone = table.past.at(since)
-    return np.concatenate([np.empty(0, np.int64), *gone]), table.groups.live(count, table.count)
+def changes_after(table: Table, epoch: int) -> tuple[Words, Words]:
+    """Return the rowids of rows deleted after an epoch at which they existed, and of rows inserted after it."""
+    assert table.history is not None
+    count, deleted = table.history.state_at(epoch)
+    return np.concatenate([np.empty(0, np.int64), *deleted]), table.groups.live(count, table.count)

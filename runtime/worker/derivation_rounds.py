@@ -1,6 +1,6 @@
 """Ranks: the round of a recursion in which each row was first derived, read from the loop's state.
 
-A row's *rank* is the first round, from 0, in which it is in the result. The rows that it was derived from in
+A row's *rank* is the first round, from 0, in which it is in the result. The rows from which it was derived in
 that round have lower ranks, because a round reads the results of earlier rounds.
 """
 
@@ -11,8 +11,8 @@ from kpg.runtime.dataflow.dataflow_graph import Operator
 from kpg.runtime.errors import InternalError
 from kpg.runtime.kernels import historytable
 from kpg.runtime.kernels import ranks as kernels
-from kpg.runtime.operators.exchange import Sending, Share
-from kpg.runtime.operators.linear import Linear, apply_all
+from kpg.runtime.operators.exchange import LocalShare, SendExchange
+from kpg.runtime.operators.linear import Linear, apply_mfp_to_parts
 from kpg.runtime.operators.loop import ArrangedLeave, Leave
 from kpg.runtime.operators.reduce import LoopDistinct
 from kpg.runtime.operators.topk import TopK
@@ -22,82 +22,82 @@ from kpg.runtime.trace.updates import Updates
 Words = NDArray[np.int64]
 
 
-def ranks_of(table: HistoryTable, rows: Words, *, gone: bool = False) -> Words:
-    """The rank of each row ``int64[w, n]`` of a distinct in a loop, -1 where it is not there.
+def ranks_of(table: HistoryTable, rows: Words, *, include_deleted: bool = False) -> Words:
+    """Return the rank of each row ``int64[w, n]`` of a distinct in a loop, -1 for a missing row.
 
-    With ``gone``, rows count that were there in some round and then no more.
+    With ``include_deleted``, rows count that appeared in some round and disappeared in a later one.
     """
     _check(table)
-    found = np.empty(rows.shape[1], np.int64)
-    kernels.find(np.ascontiguousarray(rows), table.state, int(gone), found)
-    return found
+    result = np.empty(rows.shape[1], np.int64)
+    kernels.find(np.ascontiguousarray(rows), table.state, int(include_deleted), result)
+    return result
 
 
-def ranked(table: HistoryTable, *, gone: bool = False) -> tuple[Words, Words]:
-    """All rows ``int64[w, n]`` of a distinct in a loop, and their ranks; ``gone`` as in :func:`ranks_of`."""
+def rows_with_ranks(table: HistoryTable, *, include_deleted: bool = False) -> tuple[Words, Words]:
+    """Return all rows ``int64[w, n]`` of a distinct in a loop, and their ranks.
+
+    ``include_deleted`` is as in :func:`ranks_of`.
+    """
     _check(table)
     used = int(table.state[historytable.KEYS])
-    rows, found = np.empty((table.key, used), np.int64), np.empty(used, np.int64)
-    n = kernels.every(table.state, int(gone), rows, found)
-    return np.ascontiguousarray(rows[:, :n]), found[:n]
+    rows, row_ranks = np.empty((table.key, used), np.int64), np.empty(used, np.int64)
+    n = kernels.every(table.state, int(include_deleted), rows, row_ranks)
+    return np.ascontiguousarray(rows[:, :n]), row_ranks[:n]
 
 
 def first_rounds_in_state(updates: Updates) -> tuple[Words, Words]:
-    """The rows ``int64[w, n]`` that were ever there, each once, and the round that each first was there.
+    """Return the rows ``int64[w, n]`` that ever existed, each once, and the first round of each.
 
-    The updates' times are (epoch, round), of which the epochs are closed.
+    The updates' times are (epoch, round), and the epochs are closed.
     """
     rounds = updates.with_time(np.ascontiguousarray(updates.times()[1:])).consolidate()
     if not len(rounds):
         return rounds.data, np.empty(0, np.int64)
     data, times, diffs = rounds.data, rounds.times()[0], rounds.diffs()
-    fresh = np.ones(len(rounds), np.bool_)
-    fresh[1:] = (data[:, 1:] != data[:, :-1]).any(axis=0)
-    # Within a row the updates are in order of rounds, and the first of them adds.
-    kept = np.flatnonzero(fresh & (diffs > 0))
-    return np.ascontiguousarray(data[:, kept]), times[kept]
+    is_first = np.ones(len(rounds), np.bool_)
+    is_first[1:] = (data[:, 1:] != data[:, :-1]).any(axis=0)
+    # The updates of a row are in order of rounds, and the first one is an insertion.
+    first_additions = np.flatnonzero(is_first & (diffs > 0))
+    return np.ascontiguousarray(data[:, first_additions]), times[first_additions]
 
 
 def _check(table: HistoryTable) -> None:
     if table.depth != 2:
-        raise InternalError(f"ranks are those of a loop in no other, not of one at depth {table.depth}")
+        raise InternalError(f"ranks exist only for loops outside other loops, not at depth {table.depth}")
 
 
 class StateRanks:
-    """The ranks of a set that a loop keeps in a history table: an ``executor.RankLookup``."""
+    """Ranks of a set that a loop keeps in a history table; implements ``executor.RankLookup``."""
 
     def __init__(self, table: HistoryTable) -> None:
         self._table = table
 
     @property
     def width(self) -> int:
-        """The columns of a row."""
+        """Number of columns of a row."""
         return self._table.key
 
     def __len__(self) -> int:
         return len(self._table)
 
-    def of(self, rows: Words, *, gone: bool = False) -> Words:
-        """The rank of each row, -1 where it is not there."""
-        return ranks_of(self._table, rows, gone=gone)
+    def ranks_of(self, rows: Words, *, include_deleted: bool = False) -> Words:
+        """Return the rank of each row, -1 for a missing row."""
+        return ranks_of(self._table, rows, include_deleted=include_deleted)
 
-    def every(self, *, gone: bool = False) -> tuple[Words, Words]:
-        """All rows and their ranks."""
-        return ranked(self._table, gone=gone)
+    def all_ranks(self, *, include_deleted: bool = False) -> tuple[Words, Words]:
+        """Return all rows and their ranks."""
+        return rows_with_ranks(self._table, include_deleted=include_deleted)
 
 
 def ranks(output: Operator) -> StateRanks | None:
-    """The ranks of what leaves a loop as a set; None for any other output."""
-    result = _result(output)
+    """Return the ranks of a set that leaves a loop; None for any other output."""
+    result = _loop_result(output)
     return StateRanks(result.table) if isinstance(result, LoopDistinct) else None
 
 
 def first_rounds(output: Operator) -> tuple[Words, Words] | None:
-    """The rows that a least or greatest value in a loop was taken of, and the round that each came in.
-
-    None for any other output.
-    """
-    result = _result(output)
+    """Return the input rows of a min or max in a loop, and the round of each; None otherwise."""
+    result = _loop_result(output)
     chain: list[Linear] = []
     while isinstance(result, Linear):
         chain.insert(0, result)
@@ -107,15 +107,15 @@ def first_rounds(output: Operator) -> tuple[Words, Words] | None:
     width = chain[-1].width if chain else result.width
     parts = list(result.arrangement.spine.parts())
     for linear in chain:
-        parts = list(apply_all(linear.mfp, parts))
+        parts = list(apply_mfp_to_parts(linear.mfp, parts))
     return first_rounds_in_state(Updates.concat(parts or [Updates.empty(width, 2)]))
 
 
-def _result(output: Operator) -> Operator | None:
-    """What leaves a loop as ``output``, wherever it is sent; None if that is not what a loop gives."""
+def _loop_result(output: Operator) -> Operator | None:
+    """Return the operator in the loop whose result leaves as ``output``; None if there is none."""
     if not isinstance(output, Leave | ArrangedLeave):
         return None
     result = output.inputs[0]
-    while isinstance(result, Share | Sending):
+    while isinstance(result, LocalShare | SendExchange):
         result = result.inputs[0]
     return result

@@ -1,9 +1,10 @@
-"""The worker: everything that one engine owns and runs.
+"""The worker: the tables, operators, views and the clock of one engine, in this process.
 
-Tables collect changes. :meth:`Worker.close_epoch` gives them a logical time. :meth:`Worker.step` takes all
-closed epochs through the operators of all views as one batch, and commits or rolls back everything. Views are
-installed and dropped between steps. The first step of a view reports its progress in operators and, in a
-loop, in rounds.
+Tables collect changes. :meth:`Worker.close_epoch` assigns them an epoch. :meth:`Worker.step` pushes all
+closed
+epochs through the operators of all views as one batch, and commits or rolls back everything. Views are
+installed and dropped between steps. Hydration of a view reports its progress in operators and, in a loop, in
+rounds.
 """
 
 import time
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from kpg.runtime.chain.chain_selection import FEW, SmallSteps, hasten
+from kpg.runtime.chain.chain_selection import FEW, ChainCache, enable_round_chains
 from kpg.runtime.dataflow.dataflow_graph import Operator, Place, Scope, Step
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
@@ -22,213 +23,233 @@ from kpg.runtime.interrupts import DeferredInterrupt, Watch, begin_step, end_ste
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Input, Source
-from kpg.runtime.operators.loop import Loop, everything
+from kpg.runtime.operators.loop import Loop, iterate_operators
 from kpg.runtime.plan import Mfp, Plan
-from kpg.runtime.progress_report import Tell, looked_at, work
+from kpg.runtime.progress_report import ProgressCallback, is_observed, report_progress
 from kpg.runtime.records import dataclass
-from kpg.runtime.render import Rendered, disconnect, render, with_inputs
-from kpg.runtime.tables.table import Closed, Savepoint, Table
+from kpg.runtime.render import RenderResult, disconnect, render, with_inputs
+from kpg.runtime.tables.table import EpochChanges, Savepoint, Table
 from kpg.runtime.trace.merge import EFFORT
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema
 from kpg.runtime.worker.access import Access
-from kpg.runtime.worker.dataflows import Inputs, Installed, detach, release, with_empty_frontier
+from kpg.runtime.worker.dataflows import Inputs, LocalInstallation, detach, release, with_empty_frontier
 
 if TYPE_CHECKING:
     from kpg.runtime.chain.chain import Chain
-    from kpg.runtime.checkpoint.captured_state import Read
-    from kpg.runtime.checkpoint.worker_state import Saved
+    from kpg.runtime.checkpoint.captured_state import ArrayReader
+    from kpg.runtime.checkpoint.worker_state import PendingRestore
 
 
 @dataclass(slots=True)
-class _Told:
-    """A watch that tells of a step at its safe points, where the watch before is asked, too."""
+class _ProgressWatch:
+    """Watch that reports the progress of a step at its safe points, after the previous watch has run."""
 
-    tell: Tell
+    report: ProgressCallback
     step: Step
-    operators: int
-    before: Watch | None
+    operator_count: int
+    previous: Watch | None
 
-    def begin(self) -> None:
-        """See ``Watch``."""
-        if self.before is not None:
-            self.before.begin()
+    def begin_step(self) -> None:
+        """Begin a step; see ``Watch``."""
+        if self.previous is not None:
+            self.previous.begin_step()
 
-    def room(self, wanted: int) -> None:
-        """See ``Watch``."""
-        if self.before is not None:
-            self.before.room(wanted)
+    def check_room(self, size: int) -> None:
+        """Check for memory; see ``Watch``."""
+        if self.previous is not None:
+            self.previous.check_room(size)
 
     def __call__(self) -> None:
-        """See ``Watch``."""
-        if self.before is not None:
-            self.before()
+        """Report the operators run so far, and in a loop its round."""
+        if self.previous is not None:
+            self.previous()
         visited = self.step.visited
         note = ""
         if visited and isinstance(visited[-1], Loop):
-            note = f"round {sum(visited[-1].within.step.rounds)}"
-        self.tell(len(visited), self.operators, note)
+            note = f"round {sum(visited[-1].body_scope.step.rounds)}"
+        self.report(len(visited), self.operator_count, note)
 
 
 @contextmanager
-def filling(name: str, step: Step, operators: int, interrupt: DeferredInterrupt) -> Iterator[None]:
-    """While within, ``step`` fills so many new operators, of which who looks is told."""
-    if not looked_at():
+def report_hydration(
+    name: str, step: Step, operator_count: int, interrupt: DeferredInterrupt
+) -> Iterator[None]:
+    """Report the progress of ``step``, which hydrates new operators, within the block."""
+    if not is_observed():
         yield
         return
-    with work(name, "operators") as tell:
-        before = interrupt.watch
-        interrupt.watch = _Told(tell, step, operators, before)
+    with report_progress(name, "operators") as report:
+        previous = interrupt.watch
+        interrupt.watch = _ProgressWatch(report, step, operator_count, previous)
         try:
             yield
         finally:
-            interrupt.watch = before
+            interrupt.watch = previous
 
 
 class Worker(Access):
-    """One engine: dictionary, tables, operators, views and time. An ``executor.Executor`` in this process."""
+    """One engine in this process: dictionary, tables, operators, views and clock.
+
+    It implements ``executor.Executor``.
+    """
 
     def __init__(self, merge_effort: int = EFFORT, interrupt: DeferredInterrupt | None = None) -> None:
-        """``merge_effort`` rows of each unfinished merge of a trace are merged for a row that comes.
+        """Create a worker without tables.
 
-        ``interrupt`` is what has Ctrl-C wait for the end of a step, and perhaps of what its caller does.
+        Args:
+            merge_effort: Rows of each unfinished merge of a trace that are merged per inserted row.
+            interrupt: Defers Ctrl-C to the end of a step, and perhaps of the operation that runs the step.
         """
         self.dictionary = Dictionary()
         self.merge_effort = merge_effort
         self.tables: dict[str, Table] = {}
         self._touched: dict[Table, None] = {}
-        self._unsettled: dict[Table, None] = {}
-        self.views: dict[str, Installed] = {}
+        """Tables with changes since they were drained."""
+        self._uncommitted: dict[Table, None] = {}
+        self.views: dict[str, LocalInstallation] = {}
         self.epoch = 0
-        """The last epoch whose effects are in all views."""
+        """Last epoch whose effects are in all views."""
         self._registry: WeakValueDictionary[str, Operator] = WeakValueDictionary()
-        self._numbers: dict[str, int] = {}
-        self.tables_made = 0
-        """The highest number that a table has had."""
-        self.saved: Saved | None = None
-        """What operators kept in a database that is being opened."""
-        self.reread: Callable[[], Read] | None = None
-        """Makes a reader for one more worker of what this one was opened with."""
-        self.versions_restored: dict[str, object] = {}
+        self._table_numbers: dict[str, int] = {}
+        self.last_table_number = 0
+        """Highest table number in use so far."""
+        self.pending_restore: PendingRestore | None = None
+        """State that operators take over while a database is opened; None otherwise."""
+        self.make_reader: Callable[[], ArrayReader] | None = None
+        """Makes another reader of the stored state from which this worker was restored."""
+        self.restored_versions: dict[str, object] = {}
         self.recorder: Recorder | None = None
-        self._savepoints: dict[str, Savepoint] = {}
+        self._step_savepoints: dict[str, Savepoint] = {}
         self._sources: dict[str, Source] = {}
-        self._closed: list[Closed] = []
+        self._closed_changes: list[EpochChanges] = []
         self._open_epoch = 1
-        self._position = 0
-        self._compiled: dict[Mfp, CompiledMfp] = {}
+        self._last_position = 0
+        self._compiled_mfps: dict[Mfp, CompiledMfp] = {}
         self._interrupt = interrupt or DeferredInterrupt()
         self.scope = Scope(Step(0, 1), self._interrupt)
         self.inputs = Inputs()
-        self._small_steps = SmallSteps()
-        self.stepping = False
-        """Whether operators run, and with them perhaps functions of the user's."""
-        self.remembering = False
-        """Whether the past of tables is kept."""
+        self._chain_cache = ChainCache()
+        self.is_stepping = False
+        """Whether operators are running, and with them perhaps user functions."""
+        self.keeps_history = False
+        """Whether the history of tables is kept."""
 
     def create_table(self, name: str, schema: Schema, number: int | None = None) -> Table:
-        """A new table; ``number`` is the one that it had before, if it had one (``table_number``).
+        """Create a table, empty unless restored state has a table of that number.
 
-        It is empty, but for what is saved of the table of that number.
+        ``number`` is that of the same table before the database was reopened.
         """
-        number = self.tables_made + 1 if number is None else number
+        number = self.last_table_number + 1 if number is None else number
         table = self._new_table(name, schema, number)
-        self.tables_made = max(self.tables_made, number)
-        if self.saved is not None:
-            self.saved.fill(table, number, self.take_shards, past=self.remembering)
-        if self.remembering and table.past is None:
-            self._begin_past(table)
+        self.last_table_number = max(self.last_table_number, number)
+        if self.pending_restore is not None:
+            self.pending_restore.fill_table(
+                table, number, self.append_shards, with_history=self.keeps_history
+            )
+        if self.keeps_history and table.history is None:
+            self._enable_table_history(table)
         self.tables[name] = table
-        self._numbers[name] = number
-        self._savepoints[name] = table.savepoint()
+        self._table_numbers[name] = number
+        self._step_savepoints[name] = table.savepoint()
         return table
 
     def drop_table(self, name: str) -> None:
-        """Forget a table that no installed view reads."""
+        """Drop a table that no installed view reads."""
         table = self.tables.pop(name)
         self._touched.pop(table, None)
-        self._unsettled.pop(table, None)
-        del self._numbers[name], self._savepoints[name]
-        self._compiled.clear()
+        self._uncommitted.pop(table, None)
+        del self._table_numbers[name], self._step_savepoints[name]
+        self._compiled_mfps.clear()
 
     def fork(self, interrupt: DeferredInterrupt) -> "Worker":
-        """A worker with the tables of this one, that installs what this one has without computing it.
+        """Return a worker with the same tables; changes of either do not affect the other.
 
-        Until :meth:`complete` is called. What either of them changes does not change in the other.
+        Until :meth:`finish_fork` is called there, views installed on it reuse results that this worker has
+        computed.
         """
         from kpg.runtime.checkpoint.worker_state import fork  # lazy: for branches alone
 
         other = Worker(self.merge_effort, interrupt)
-        self._small_steps.forget()
-        self._settle_all()
+        self._chain_cache.discard()
+        self._commit_drained_tables()
         fork(self, other)
         return other
 
-    def complete(self) -> None:
-        """Everything is installed again that was; whatever comes is computed."""
-        self.saved = None
+    def finish_fork(self) -> None:
+        """End the fork: views installed from now on are computed."""
+        self.pending_restore = None
 
     def create_input(self, name: str, width: int) -> Input:
-        """A new input of ``width`` columns, whose time is the next epoch."""
+        """Create an input of ``width`` columns, whose time is the next epoch."""
         position = self.next_position()
         place = Place(f"{name}#{position}", f"Input {name}", position, (), self.scope, width)
         return self.inputs.create(name, place, self._open_epoch)
 
     def install(
-        self, name: str, plan: Plan, *, isolated: bool = False, then: int | None = None, own: bool = False
-    ) -> Installed:
-        """Build what of the plan is not there yet, fill it from what is, and keep it up to date.
+        self,
+        name: str,
+        plan: Plan,
+        *,
+        isolated: bool = False,
+        as_of: int | None = None,
+        reads_pending: bool = False,
+    ) -> LocalInstallation:
+        """Build the missing operators of a plan, hydrate them, and maintain its result.
 
-        An ``isolated`` one shares nothing and reads tables with uncommitted changes, or, and views too, as
-        they were after ``then`` (see ``executor.py``). Raises what the plan raises; then nothing has changed.
+        See ``Executor.install``. If evaluation raises, nothing has changed.
         """
         if self.has_pending and not isolated:
             raise InternalError("a view cannot be installed while changes are pending")
-        self._small_steps.come(name)
+        self._chain_cache.add_name(name)
         start = time.perf_counter()
-        context = self if then is None else self._as_of(then, own=own)
-        known = None if isolated or self.saved is None else self.saved.identities(name, plan)
-        rendered = render(plan, {} if isolated else self._registry, context, known)
-        hasten(rendered.new)
-        self._hydrate(name, rendered, None if isolated else self.saved)
+        context = self if as_of is None else self._as_of_context(as_of, reads_pending=reads_pending)
+        known_identities = (
+            None if isolated or self.pending_restore is None else self.pending_restore.identities(name, plan)
+        )
+        rendered = render(plan, {} if isolated else self._registry, context, known_identities)
+        enable_round_chains(rendered.new)
+        self._hydrate(name, rendered, None if isolated else self.pending_restore)
         arrangements = {op for op in rendered.operators if isinstance(op, Arrange)}
         built = len(arrangements & set(rendered.new))
-        reused, tally = len(arrangements) - built, self._small_steps.tally
-        installed = Installed(name, rendered.operators, rendered.output, built, reused, tally)
-        installed.found = plan, rendered.identities
-        for operator in everything(installed.operators):
+        reused, update_counters = len(arrangements) - built, self._chain_cache.add_counters
+        installed = LocalInstallation(
+            name, rendered.operators, rendered.output, built, reused, update_counters
+        )
+        installed.rendered_plan = plan, rendered.identities
+        for operator in iterate_operators(installed.operators):
             operator.owners.add(name)
         if not isolated:
             self._register(rendered.new)
         self.views[name] = installed
-        if self.saved is not None and not isolated:
-            self.saved.remember(self, installed)
+        if self.pending_restore is not None and not isolated:
+            self.pending_restore.restore_history(self, installed)
         installed.install_seconds = time.perf_counter() - start
         return installed
 
-    def uninstall(self, installed: Installation) -> None:
-        """Drop a view and what only it holds. Nothing is left to do once it, or the worker, is closed."""
-        view = self.views.get(installed.name)
-        if view is not installed:
+    def uninstall(self, installation: Installation) -> None:
+        """Remove a view, and free operators without other users. Do nothing if it is not installed."""
+        view = self.views.get(installation.name)
+        if view is not installation:
             return
-        self._small_steps.go(view.name)
+        self._chain_cache.remove_name(view.name)
         del self.views[view.name]
         orphans = self._disown(view.name, view.operators)
-        orphans += [one for one in (view.capture, view.past) if one is not None]
+        orphans += [one for one in (view.capture, view.history) if one is not None]
         disconnect(tuple(orphans))
 
     def close(self) -> None:
-        """Drop every view: their memory is given back at once."""
-        self._small_steps.forget()
+        """Remove all views and free their memory at once."""
+        self._chain_cache.discard()
         for installed in self.views.values():
             release(installed.operators)
             installed.operators = ()
         self.views.clear()
 
     def _disown(self, name: str, operators: Iterable[Operator]) -> list[Operator]:
-        """Have a view hold operators no more; those that nobody holds then, which are still connected."""
+        """Remove a view from the owners of operators; return those without owners, which are still connected."""
         orphans = []
-        for operator in everything(tuple(operators)):
+        for operator in iterate_operators(tuple(operators)):
             operator.owners.discard(name)
             if not operator.owners:
                 orphans.append(operator)
@@ -238,9 +259,9 @@ class Worker(Access):
                     del self._sources[operator.table.name]
         return orphans
 
-    def retire(self) -> None:
-        """Free what only made arrangements that can never change again; these keep their contents."""
-        self._small_steps.forget()
+    def free_final_operators(self) -> None:
+        """Free operators that are needed only to compute arrangements that can never change."""
+        self._chain_cache.discard()
         detach(with_empty_frontier(operator for view in self.views.values() for operator in view.operators))
         orphans = []
         for view in self.views.values():
@@ -250,157 +271,160 @@ class Worker(Access):
         disconnect(tuple(orphans))
 
     def close_epoch(self) -> bool:
-        """End the open epoch with the tables' pending changes; False, and no new epoch, if there are none."""
-        if not self.inputs.idle and self.inputs and any(table.pending for table in self._touched):
-            self.inputs.leave(self._open_epoch)
+        """End the open epoch with the tables' pending changes; without any, return False and keep it open."""
+        if not self.inputs.is_unused and self.inputs and any(table.pending for table in self._touched):
+            self.inputs.advance_past(self._open_epoch)
         changed = self._drain()
         self._open_epoch += changed
         return changed
 
     def step(self) -> None:
-        """Take all closed epochs, and pending changes as one more, through every view; all or nothing."""
+        """Process all closed epochs, and pending changes as one more, in one atomic step."""
         self.close_epoch()
-        if not self._closed:
+        if not self._closed_changes:
             if self.recorder is not None:
                 self.recorder.record(self.epoch, ())
-            self._settle([table.name for table in self._unsettled])
+            self._commit_tables([table.name for table in self._uncommitted])
             return
-        self._take(Step(self._closed[0].epoch, self._open_epoch), self._open_epoch - 1)
+        self._run_step(Step(self._closed_changes[0].epoch, self._open_epoch), self._open_epoch - 1)
 
-    def preview(self, installed: Installation) -> Updates:
-        """What the pending changes of tables, which are then undone, would change in a view; consolidated.
+    def preview(self, installation: Installation) -> Updates:
+        """Return the changes that pending changes would make to a view, and discard the pending changes.
 
-        Nothing else has changed afterwards, whatever it raises; the clock stands still.
+        Nothing else changes, also if an error is raised. No epoch ends.
         """
-        if self._closed:
-            raise InternalError("epochs are closed that no step has taken")
-        view = self.views[installed.name]
-        listening, chosen = view.watched, view.choose(None)
+        if self._closed_changes:
+            raise InternalError("a step has not processed all closed epochs")
+        view = self.views[installation.name]
+        was_watched, readers = view.is_watched, view.capture_readers(None)
         self.watch(view)
         assert view.capture is not None
         step = self.scope.step = Step(self.epoch + 1, self.epoch + 2)
         with self._interrupt:
             try:
                 self._drain()
-                self._feed(step, None)
-                self._run(step)
+                self._feed_sources(step, None)
+                self._run_operators(step)
                 self._interrupt.check()
                 return Updates.concat(
-                    [Updates.empty(view.output.width, 1), *view.capture.read(view.capture.uncommitted)]
+                    [
+                        Updates.empty(view.output.width, 1),
+                        *view.capture.view_changes(view.capture.uncommitted_changes),
+                    ]
                 )
             finally:
-                self._undo(step)
+                self._roll_back_step(step)
                 step.visited.clear()
-                view.choose(chosen)
-                if not listening:
+                view.capture_readers(readers)
+                if not was_watched:
                     self.unwatch(view)
 
     def advance(self) -> None:
-        """Take what inputs hold before the least of their times through every view; all or nothing.
+        """Process the buffered updates of inputs before the least of their times, in one atomic step.
 
-        Epochs are the inputs' times then, of which most may be empty.
+        Epochs are then the inputs' times; most of them may be empty.
         """
         upper = self.inputs.upper(self.epoch + 1)
-        span = (self.epoch + 1, upper) if self.inputs.waiting else self.inputs.span(upper)
+        span = (self.epoch + 1, upper) if self.inputs.has_customs else self.inputs.span(upper)
         if upper > self.epoch + 1 and span is not None:
-            self._take(Step(*span), upper - 1)
+            self._run_step(Step(*span), upper - 1)
         self.epoch = upper - 1
         self._open_epoch = upper
         self.inputs.retire()
 
-    def _take(self, step: Step, epoch: int) -> None:
+    def _run_step(self, step: Step, epoch: int) -> None:
         self.scope.step = step
-        # Ctrl-C is noticed between operators and a join's chunks; during a commit or a rollback it waits.
+        # Ctrl-C takes effect between operators and between chunks of a join, but not in a commit or rollback.
         with self._interrupt:
             chain = self._chain_for(step)
             try:
                 if self.recorder is not None:
-                    self.recorder.expect(self._closed)
-                self._feed(step, chain)
-                if not self.inputs.idle:
-                    self.inputs.release(step.upper)
-                self._run(step, chain)
+                    self.recorder.prepare(self._closed_changes)
+                self._feed_sources(step, chain)
+                if not self.inputs.is_unused:
+                    self.inputs.push_until(step.upper)
+                self._run_operators(step, chain)
                 self._interrupt.check()
                 if self.recorder is not None:
-                    self.recorder.record(epoch, self._closed)
+                    self.recorder.record(epoch, self._closed_changes)
             except BaseException:
                 if chain is not None:
                     chain.settle(step)
-                    chain.renew()
+                    chain.invalidate()
                 if self.recorder is not None:
                     self.recorder.cancel()
-                self._undo(step)
+                self._roll_back_step(step)
                 raise
-            self._make_final(step, epoch, chain)
+            self._finish_step(step, epoch, chain)
 
-    def _undo(self, step: Step) -> None:
-        for operator in (*step.visited, *(waiting for _, waiting in step.queue)):
+    def _roll_back_step(self, step: Step) -> None:
+        for operator in (*step.visited, *(queued for _, queued in step.queue)):
             operator.rollback()
         self.rollback()
 
     def _all_operators(self) -> Iterator[Operator]:
-        self._small_steps.tally()
+        self._chain_cache.add_counters()
         return Access._all_operators(self)
 
     def _register(self, operators: tuple[Operator, ...]) -> None:
         for operator in operators:
             self._registry[operator.place.fingerprint] = operator
-            for inner in everything((operator,)):
-                self.inputs.notice(inner)
+            for inner in iterate_operators((operator,)):
+                self.inputs.add_custom(inner)
             if isinstance(operator, Source):
                 self._sources[operator.table.name] = operator
 
-    def _hydrate(self, name: str, rendered: Rendered, saved: "Saved | None") -> None:
-        new = rendered.new if saved is None else saved.restore(rendered.new)
+    def _hydrate(self, name: str, rendered: RenderResult, pending_restore: "PendingRestore | None") -> None:
+        new = rendered.new if pending_restore is None else pending_restore.restore(rendered.new)
         step = Step(self.epoch, self.epoch + 1, hydrating=True)
         self.scope.step = step
         try:
-            with self._interrupt, filling(name, step, len(new), self._interrupt):
-                self.stepping = True
+            with self._interrupt, report_hydration(name, step, len(new), self._interrupt):
+                self.is_stepping = True
                 for operator in new:
                     operator.hydrate()
                     self._interrupt.check()
-                self._run(step)
+                self._run_operators(step)
                 self._interrupt.check()
         except BaseException:
-            self.stepping = False
+            self.is_stepping = False
             disconnect(rendered.new)
             raise
         for operator in new:
             operator.commit()
-            operator.hydrated = True
+            operator.is_hydrated = True
             operator.maintain()
         step.visited.clear()
 
     def _chain_for(self, step: Step) -> "Chain | None":
-        """What the step's operators run in, if it is small."""
+        """Return the chain that runs the step, if the step is small."""
         rows = 0
-        for closed in self._closed:
+        for closed in self._closed_changes:
             for rowids, _ in closed.changes:
                 rows += rowids.shape[0]
-        return self._small_steps.chain(step, rows, self._outermost) if rows <= FEW else None
+        return self._chain_cache.chain_for(step, rows, self._outermost_operators) if rows <= FEW else None
 
-    def _outermost(self) -> set[Operator]:
-        """The operators that are in no loop."""
+    def _outermost_operators(self) -> set[Operator]:
+        """Return the operators outside all loops."""
         operators = (operator for view in self.views.values() for operator in view.operators)
         return {operator for operator in operators if operator.place.scope is self.scope}
 
-    def _feed(self, step: Step, chain: "Chain | None") -> None:
-        """Hand each table's closed changes to its source, if some view reads the table."""
+    def _feed_sources(self, step: Step, chain: "Chain | None") -> None:
+        """Push the closed changes of each table that some view reads to its source."""
         if chain is not None:
             chain.begin(step)
-        for epoch, table, changes in self._closed:
+        for epoch, table, changes in self._closed_changes:
             source = self._sources.get(table)
             if source is not None and chain is not None:
                 chain.feed(source, changes)
             elif source is not None:
                 for rowids, diff in changes:
-                    source.change(epoch, rowids, diff)
+                    source.push_change(epoch, rowids, diff)
 
-    def _run(self, step: Step, chain: "Chain | None" = None) -> None:
-        """Run what the step has queued, and what that queues, in the order of positions."""
+    def _run_operators(self, step: Step, chain: "Chain | None" = None) -> None:
+        """Run the queued operators, and those that they queue, in order of position."""
         clock = time.perf_counter
-        self.stepping = True
+        self.is_stepping = True
         begin_step(self._interrupt)
         try:
             while True:
@@ -418,29 +442,29 @@ class Worker(Access):
                 operator.counters.seconds += elapsed
                 operator.counters.step_seconds = elapsed
         finally:
-            self.stepping = False
+            self.is_stepping = False
             end_step()
 
-    def _make_final(self, step: Step, epoch: int, chain: "Chain | None") -> None:
+    def _finish_step(self, step: Step, epoch: int, chain: "Chain | None") -> None:
         self.epoch = epoch
         try:
-            self._commit(step, chain)
+            self._commit_step(step, chain)
         except BaseException:
             if self.recorder is not None:
-                self.recorder.cancel()  # which is too late: it keeps nothing more
+                self.recorder.cancel()  # too late to undo: the recorder stops recording
             raise
 
-    def _commit(self, step: Step, chain: "Chain | None") -> None:
+    def _commit_step(self, step: Step, chain: "Chain | None") -> None:
         if chain is not None:
             chain.commit(step)
         else:
-            self._small_steps.elsewhere()
+            self._chain_cache.invalidate()
         for operator in step.visited:
             operator.commit()
-        if self.remembering:
-            self._remember()
-        self._settle({closed.table for closed in self._closed})
-        self._closed.clear()
+        if self.keeps_history:
+            self._record_history()
+        self._commit_tables({closed.table for closed in self._closed_changes})
+        self._closed_changes.clear()
         for operator in step.visited:
             operator.maintain()
         step.visited.clear()

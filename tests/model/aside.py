@@ -12,7 +12,7 @@ from typing import Any
 from numpy.random import Generator
 
 from kpg.api.database import Database
-from kpg.runtime.checkpoint.checkpointer import Job
+from kpg.runtime.checkpoint.checkpointer import CheckpointJob
 from kpg.runtime.storage.files import Bytes, Piece
 from tests.model.disk import Sim, SimFile
 
@@ -75,7 +75,7 @@ class Noted:
 class Child:
     """A checkpoint on its way, as ``kpg.runtime.checkpoint.checkpointer.Writing``."""
 
-    def __init__(self, job: Job, notes: Noted, pack: str, random: Generator) -> None:
+    def __init__(self, job: CheckpointJob, notes: Noted, pack: str, random: Generator) -> None:
         self.job = replace(job, state=None)
         self.error = ""
         self._notes = notes
@@ -114,10 +114,10 @@ class Child:
 
 def write_aside(database: Database, sim: Sim, random: Generator) -> None:
     """Have the database's checkpoints be written by such a child."""
-    checkpoints: Any = database._engine.keeper.checkpoints  # type: ignore[union-attr]
-    background, packer = checkpoints._background, checkpoints._packer
+    checkpoints: Any = database._engine.write_ahead_log.checkpoints  # type: ignore[union-attr]
+    background, packer = checkpoints._background, checkpoints._store
 
-    def forked(job: Job) -> Child:
+    def forked(job: CheckpointJob) -> Child:
         notes = Noted(sim)
         packer._files = notes
         try:
@@ -126,4 +126,4 @@ def write_aside(database: Database, sim: Sim, random: Generator) -> None:
             packer._files = sim
         return Child(job, notes, f"pack-{job.number:08}", random)
 
-    background._forks, background._forked = True, forked
+    background._forks, background._fork = True, forked

@@ -58,7 +58,7 @@ def _components(program: core.Program) -> list[list[str]]:
     """The derived relations that depend on each other, those first that others need."""
     graph: Any = networkx.DiGraph()
     relations = program.relations.values()
-    derived = [one.name for one in relations if one.kind is core.Kind.DERIVED and not one.demanded]
+    derived = [one.name for one in relations if one.kind is core.Kind.DERIVED and not one.required_bindings]
     graph.add_nodes_from(derived)
     for rule in program.rules:
         for atom, _ in core.atoms(rule.body):
@@ -203,7 +203,7 @@ def _matches(
         for term, value, column in zip(atom.terms, row, relation.columns, strict=True):
             if isinstance(term, core.Wildcard):
                 continue
-            value = None if value is None else _cast(value, column.stored, column.type.type)
+            value = None if value is None else _cast(value, column.stored_type, column.type.type)
             is_any = isinstance(term, core.Variable) and term.name.startswith(ANY)
             if (value is None and not is_any) or not _bind(term, value, binding):
                 binding = None

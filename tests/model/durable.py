@@ -10,7 +10,7 @@ import kpg
 from kpg.api.database import Database
 from kpg.compiler.catalog.entries import TEMPORARY
 from kpg.persistence.database_state import is_temporary
-from kpg.persistence.recovery import Wanted, open_files
+from kpg.persistence.recovery import OpenOptions, open_files
 from kpg.runtime.storage.files import Files
 from kpg.session.engine import Engine
 
@@ -29,7 +29,7 @@ def opened(
     """A database in a folder that need not be the disk's."""
     database = kpg.connect(history=history)
     engine: Engine = database._engine
-    open_files(engine, files, Wanted(synchronous, read_only, functions))
+    open_files(engine, files, OpenOptions(synchronous, read_only, functions))
     return database
 
 
@@ -56,15 +56,15 @@ def contents(database: Database) -> dict[str, Any]:
     for what in ("schemas", "comments", "indexes", "types", "routines", "others"):
         found[what] = _lasting(getattr(catalog, what))
     for what in ("owners", "lists", "defaults"):
-        found[f"rights: {what}"] = _lasting(getattr(catalog.rights, what))
+        found[f"rights: {what}"] = _lasting(getattr(catalog.privileges, what))
     # A password is salted: each database keeps another text for it.
-    roles = catalog.rights.roles.items()
+    roles = catalog.privileges.roles.items()
     found["roles"] = {name: replace(one, password=one.password and "one") for name, one in roles}
     found["functions"] = sorted(catalog.functions)
     # Goals that were asked since are gone, and are made again when they are asked again.
     found["programs"] = sorted(name for name in engine.dataflows if "/goal " not in name)
     found["extras"] = dict(engine.extras)
-    found["clock"] = engine.clock.given
+    found["clock"] = engine.clock.advanced_time
     return found
 
 

@@ -14,7 +14,7 @@ def paths_to(overlay: Overlay, node: int) -> Counter[int]:
     if overlay.kinds[node] == WRITER:
         return Counter({node: 1})
     total: Counter[int] = Counter()
-    for item in overlay.inputs.of(node).tolist():
+    for item in overlay.inputs.items_of(node).tolist():
         for writer, count in paths_to(overlay, item >> 1).items():
             total[writer] += -count if item & 1 else count
     return Counter({writer: count for writer, count in total.items() if count})
@@ -23,11 +23,11 @@ def paths_to(overlay: Overlay, node: int) -> Counter[int]:
 def check_overlay(overlay: Overlay, wanted: dict[int, set[int]], *, repeats: bool) -> None:
     """Each reader has each of its writers once, or at least once; edges agree both ways; labels are legal."""
     for node in range(overlay.count):
-        for item in overlay.inputs.of(node).tolist():
-            assert 2 * node + (item & 1) in overlay.outputs.of(item >> 1)
+        for item in overlay.inputs.items_of(node).tolist():
+            assert 2 * node + (item & 1) in overlay.outputs.items_of(item >> 1)
             assert overlay.pushed[item >> 1] or not overlay.pushed[node]
-        below = [bool(overlay.pushed[item >> 1]) for item in overlay.outputs.of(node).tolist()]
-        assert below == sorted(below, reverse=True) and sum(below) == overlay.live[node]
+        below = [bool(overlay.pushed[item >> 1]) for item in overlay.outputs.items_of(node).tolist()]
+        assert below == sorted(below, reverse=True) and sum(below) == overlay.pushed_outputs[node]
         if overlay.kinds[node] == WRITER:
             assert overlay.pushed[node]
         elif overlay.kinds[node] == READER:

@@ -80,7 +80,7 @@ class Checker:
     def row(self, node: Proof) -> Row:
         assert node.row is not None
         types = [
-            column.stored if node.kind in OUTSIDE else column.type.type
+            column.stored_type if node.kind in OUTSIDE else column.type.type
             for column in self.relation(node).columns
         ]
         return plain(node.row, types)
@@ -94,7 +94,7 @@ class Checker:
         assert relation.kind is kinds[node.kind]
         if relation.kind is core.Kind.EXTERNAL:
             # The row is in the types that the program has it in.
-            types = [(column.stored, column.type.type) for column in relation.columns]
+            types = [(column.stored_type, column.type.type) for column in relation.columns]
             return frozenset(
                 tuple(_cast(value, stored, type_) for value, (stored, type_) in zip(row, types, strict=True))
                 for row in self.whole[relation.name]

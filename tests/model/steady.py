@@ -30,9 +30,9 @@ def steady(random: Generator) -> Iterator[Turns]:
     turns = Turns(random)
     with ExitStack() as stack:
         stack.enter_context(
-            patch("kpg.persistence.write_ahead_log.Hand.do", lambda hand, work: turns.ahead(work))
+            patch("kpg.persistence.write_ahead_log.TaskThread.submit", lambda hand, work: turns.ahead(work))
         )
-        stack.enter_context(patch("kpg.runtime.checkpoint.checkpointer.Ahead", turns.ahead))
+        stack.enter_context(patch("kpg.runtime.checkpoint.checkpointer.BackgroundWork", turns.ahead))
         stack.enter_context(patch("kpg.session.clock.time", Clock()))
         stack.enter_context(patch.object(os, "urandom", random.bytes))
         try:

@@ -53,7 +53,7 @@ class Turn:
             raise Killed
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Whether it is done, once it has had some turns."""
         self._turns.some(self)
         return self.ended

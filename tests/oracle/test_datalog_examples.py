@@ -17,7 +17,7 @@ import kpg
 from kpg.api.database import Database
 from kpg.cli import main
 from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
-from kpg.compiler.datalog.check import Checked, check
+from kpg.compiler.datalog.check import CheckedProgram, check
 from kpg.compiler.rules import core
 from kpg.compiler.rules.magic import Policy, Strategy, prepare
 from kpg.datalog import Goal, Program
@@ -33,7 +33,7 @@ PROGRAMS = {
 }
 WITH_SQL = "sql_and_datalog/program"
 NO_MAGIC = '.pragma "magic-transform-exclude" "*"\n'
-POLICIES = (Policy(), Policy(linear=False, levels=None), Policy(count_always=True, levels=3))
+POLICIES = (Policy(), Policy(linear=False, max_levels=None), Policy(count_always=True, max_levels=3))
 ROUNDS = 3
 Tuples = frozenset[tuple[Any, ...]]
 Facts = Mapping[str, Tuples]
@@ -113,7 +113,7 @@ def _written(rows: Iterable[tuple[Any, ...]]) -> Tuples:
     )
 
 
-def _checked(path: Path) -> Checked:
+def _checked(path: Path) -> CheckedProgram:
     """The program alone, over the tables of the example with SQL if it is that one."""
     catalog = Catalog()
     if (path.parent / "schema.sql").exists():
@@ -131,7 +131,7 @@ def _checked(path: Path) -> Checked:
 
 def _outputs(path: Path, program: core.Program) -> dict[str, Tuples]:
     """What the files say that the relations are, each of which has a file and each file a relation."""
-    written = [one.name for one in program.transfers if one.direction is core.Direction.OUTPUT]
+    written = [one.name for one in program.transfers if one.direction is core.TransferKind.OUTPUT]
     files = {one.stem for one in path.parent.glob("expected/*.csv")}
     assert files - {"report"} == set(written)
     return {
@@ -142,7 +142,7 @@ def _outputs(path: Path, program: core.Program) -> dict[str, Tuples]:
 
 def _naive(program: core.Program, facts: Facts) -> dict[str, Tuples]:
     """The derived relations by naive evaluation."""
-    stored = {name: [column.stored for column in one.columns] for name, one in program.relations.items()}
+    stored = {name: [column.stored_type for column in one.columns] for name, one in program.relations.items()}
     words = {name: [tuple(map(_word, row, stored[name])) for row in rows] for name, rows in facts.items()}
     return {
         name: frozenset(tuple(map(_plain, row, program.relations[name].types)) for row in rows)
@@ -200,7 +200,7 @@ def test_naive_evaluation_gives_what_is_expected(name: str) -> None:
         types = program.relations[relation].types
         facts[relation] = frozenset(tuple(map(_plain, row, types)) for row in rows)
     for one in program.transfers:
-        if one.direction is core.Direction.INPUT:
+        if one.direction is core.TransferKind.INPUT:
             types = program.relations[one.relation].types
             facts[one.relation] = _read(path.parent / "facts" / f"{one.name}.facts", types)
     if (path.parent / "schema.sql").exists():

@@ -11,7 +11,7 @@ import pytest
 from psycopg.errors import Diagnostic
 
 import kpg
-from kpg.postgres.sqlstate import state_of
+from kpg.postgres.sqlstate import sqlstate_of
 from tests.oracle.postgres import Beside, asked_once, followed, serving, statements
 
 SCRIPTS = sorted((Path(__file__).parent / "sql").glob("*.sql"))
@@ -60,7 +60,7 @@ def test_notices_and_states_are_those_of_postgres(beside: Beside) -> None:
         try:
             beside.db.sql(statement)
         except kpg.Error as error:
-            found = state_of(error)
+            found = sqlstate_of(error)
         assert found == expected, statement
         notices = beside.db._engine.notices
         assert [(one.severity, one.state, one.message, one.detail) for one in notices] == said, statement

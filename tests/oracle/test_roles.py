@@ -9,7 +9,7 @@ import pytest
 
 import kpg
 from kpg.api.result import Result, Rows
-from kpg.postgres.sqlstate import state_of
+from kpg.postgres.sqlstate import sqlstate_of
 from tests.oracle.postgres import serving
 
 SCRIPTS = (
@@ -41,7 +41,7 @@ def _of_kpg(db: kpg.Database, statement: str) -> Any:
     try:
         found = db.sql(statement)
     except kpg.Error as error:
-        return state_of(error), error.message
+        return sqlstate_of(error), error.message
     asked = isinstance(found, Rows) and not (isinstance(found, Result) and found.is_count)
     return found.fetchall() if asked and not statement.startswith("create") else None
 

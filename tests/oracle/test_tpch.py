@@ -8,8 +8,8 @@ import pytest
 
 import kpg
 from kpg.tpch.data import QUERIES, create_statements, query_text, table_path
-from kpg.tpch.job import apply
-from kpg.tpch.oracle import Oracle, Order, difference, without_limit
+from kpg.tpch.job import apply_batch
+from kpg.tpch.oracle import Oracle, Order, find_difference, remove_limit
 from kpg.tpch.refresh import RefreshStream
 
 REFRESHES = 10
@@ -19,7 +19,7 @@ ORDERS = 60
 def first_difference(actual: pa.Table, oracle: Oracle, number: int) -> str | None:
     text = query_text(number)
     expected, _ = oracle.query(text)
-    return difference(actual, expected, Order.of(text), lambda: oracle.query(without_limit(text))[0])
+    return find_difference(actual, expected, Order.of(text), lambda: oracle.query(remove_limit(text))[0])
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def differences(folder: Path) -> dict[int, list[str]]:
         for moment in range(REFRESHES + 1):
             if moment > 0:
                 batch = stream.next_batch()
-                apply(database, batch)
+                apply_batch(database, batch)
                 oracle.apply(batch)
             for number in QUERIES:
                 wrong = first_difference(database.view(f"q{number}").arrow(), oracle, number)
@@ -60,7 +60,7 @@ def test_refreshes_change_every_answer(folder: Path) -> None:
             oracle.apply(stream.next_batch())
             for number in QUERIES:
                 after, _seconds = oracle.query(query_text(number))
-                if difference(after, before[number], Order()) is not None:
+                if find_difference(after, before[number], Order()) is not None:
                     changed.add(number)
                 before[number] = after
     assert changed == set(QUERIES)

@@ -252,9 +252,9 @@ def branching(random: Generator) -> Action:
 
 def aside(side: Side) -> None:
     """A checkpoint in the background, where there is one."""
-    keeper: Any = side.db._engine.keeper
-    if keeper is not None and keeper.refuses is None and not keeper.checkpoints._background.busy:
-        keeper.checkpoints.begin(aside=True)
+    keeper: Any = side.db._engine.write_ahead_log
+    if keeper is not None and keeper.refuses is None and not keeper.checkpoints._background.is_busy:
+        keeper.checkpoints.begin(in_background=True)
 
 
 def action(random: Generator, views: bool) -> Action:

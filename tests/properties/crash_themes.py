@@ -23,7 +23,7 @@ def implicit(*texts: str) -> Action:
     def run(side: Side) -> None:
         transactions = side.db._engine.transactions
         transactions.begin()
-        transactions.implicit = True
+        transactions.is_implicit = True
         try:
             for text in texts:
                 side.db.sql(text)

@@ -28,8 +28,8 @@ from numpy.random import Generator
 import kpg
 from kpg.api.database import Database
 from kpg.execute.definitions import ddl
-from kpg.persistence.backup import Copying, _contents
-from kpg.persistence.inspection import check_contents, damage_of
+from kpg.persistence.backup import FileCopier, _files_to_copy
+from kpg.persistence.inspection import check_contents, find_file_damage
 from kpg.runtime.storage.packs import read_manifest
 from tests.model.aside import Child, write_aside
 from tests.model.disk import Sim
@@ -147,8 +147,8 @@ class Life:
         """The process is gone, with its threads; a child that was stopped may go on later."""
         self.turns.kill()
         sim.holder = None
-        keeper: Any = here.db._engine.keeper
-        child = keeper.checkpoints._background._writing
+        keeper: Any = here.db._engine.write_ahead_log
+        child = keeper.checkpoints._background._process
         if child is not None and self.random.random() < 0.5:
             self.left.append(child)
 
@@ -190,7 +190,7 @@ class Life:
         sim.fails = lambda count, what: 0
         if isinstance(error, kpg.OperationalError):
             self.failed += 1
-            keeper: Any = here.db._engine.keeper
+            keeper: Any = here.db._engine.write_ahead_log
             if keeper.refuses is None:
                 self.doubtful += [one.sim for one in self.found[before:]]
                 del self.found[before:]
@@ -231,7 +231,7 @@ class Life:
 
     def _copy(self, sim: Sim, here: Side) -> None:
         """Begin a backup, by a thread; the power may go meanwhile, or an operation fail."""
-        keeper: Any = here.db._engine.keeper
+        keeper: Any = here.db._engine.write_ahead_log
         target, cuts = Sim(self.seed), list[Sim]()
 
         def look(what: str) -> None:
@@ -241,7 +241,7 @@ class Life:
         target.look = look
         if self.failing and self.random.random() < 0.5:
             target.fails = self._fails(target)
-        copying = Copying(sim, _contents(keeper), target)
+        copying = FileCopier(sim, _files_to_copy(keeper), target)
         target.turns = self.turns
         self.copies.append(Copy(len(self.states) - 1, target, cuts, self.turns.ahead(copying.run)))
 
@@ -301,7 +301,7 @@ class Life:
             allowed = self.states[one.least : one.most + 1]
             cuts: list[Sim] = []
             if manifest := read_manifest(one.sim):
-                assert not (wrong := list(damage_of(one.sim, manifest))), (self.seed, one.what, wrong)
+                assert not (wrong := list(find_file_damage(one.sim, manifest))), (self.seed, one.what, wrong)
             one.sim.look = lambda what, sim=one.sim, cuts=cuts: self._cut_again(sim, cuts)
             with opened(one.sim, history=self.history) as db:
                 one.sim.look = None
@@ -350,7 +350,7 @@ def _outcome(step: Action, side: Side) -> Exception | None:
 def _end_session(side: Side) -> None:
     """What a new opening does not have."""
     side.branch = None
-    ddl.end(side.db._engine)
+    ddl.drop_temporary(side.db._engine)
 
 
 def life(seed: int, cuts: int = 10) -> Life:
@@ -366,7 +366,7 @@ def life(seed: int, cuts: int = 10) -> Life:
     )
 
 
-STRAIGHT = {"FEW": 4, "STRAIGHT": 512, "STRINGS": 256}
+STRAIGHT = {"MIN_GROUPED_ROWS": 4, "MIN_PACK_BYTES": 512, "MIN_STRING_PACK_BYTES": 256}
 """With so little, rows and strings go straight into packs."""
 
 
@@ -396,7 +396,7 @@ def main() -> None:
             patch("kpg.runtime.worker.access.MANY", many),
         )
         straight = patch.multiple(
-            "kpg.persistence.write_ahead_log", **(STRAIGHT if seed % 5 == 2 else {"FEW": 64})
+            "kpg.persistence.write_ahead_log", **(STRAIGHT if seed % 5 == 2 else {"MIN_GROUPED_ROWS": 64})
         )
         large = patch.multiple("kpg.runtime.storage.log", **(LARGE if seed % 3 == 1 else {"SMALL": 1 << 16}))
         try:

@@ -13,7 +13,7 @@ from kpg.compiler.rules import core
 from kpg.compiler.rules.lower.program import Sources, lowering
 from kpg.runtime.plan import Plan
 from kpg.runtime.types import BIGINT, NULL, ColumnDef, Schema
-from kpg.runtime.worker.dataflows import Installed
+from kpg.runtime.worker.dataflows import LocalInstallation
 from kpg.runtime.worker.worker import Worker
 
 Row = tuple[int | None, ...]
@@ -22,7 +22,9 @@ Rows = frozenset[Row]
 
 def schema_of(relation: core.Relation) -> Schema:
     """A table for an input: a set, unless it is external."""
-    columns = tuple(ColumnDef(column.name, column.stored, column.nullable) for column in relation.columns)
+    columns = tuple(
+        ColumnDef(column.name, column.stored_type, column.nullable) for column in relation.columns
+    )
     is_set = relation.kind is core.Kind.INPUT
     return Schema(
         columns or (ColumnDef("unit", BIGINT, False),), tuple(range(len(columns))) if is_set else ()
@@ -58,7 +60,7 @@ class Session:
         self.program = program
         self.worker = Worker()
         self.rows: dict[str, set[Row]] = {}
-        self.views: dict[str, Installed] = {}
+        self.views: dict[str, LocalInstallation] = {}
         for relation in program.relations.values():
             if relation.kind is not core.Kind.DERIVED:
                 self.worker.create_table(relation.name, schema_of(relation))

@@ -14,7 +14,7 @@ import numpy as np
 
 import kpg
 from kpg.api.database import Database
-from kpg.persistence.inspection import check_contents, damage_of
+from kpg.persistence.inspection import check_contents, find_file_damage
 from kpg.runtime.storage.packs import read_manifest
 from tests.model.disk import Sim
 from tests.model.durable import opened
@@ -111,7 +111,7 @@ class DefinitionLife:
             for text in script:
                 db.sql(text)
         except kpg.Error:
-            if not db._engine.transactions.idle:
+            if not db._engine.transactions.is_idle:
                 db.sql("rollback")
             return False
         return script[-1] != "rollback"
@@ -132,7 +132,7 @@ class DefinitionLife:
             allowed = self.states[first : last + 1]
             manifest = read_manifest(sim)
             if manifest is not None:
-                assert not (wrong := list(damage_of(sim, manifest))), (self.seed, what, wrong)
+                assert not (wrong := list(find_file_damage(sim, manifest))), (self.seed, what, wrong)
             again: list[Sim] = []
             sim.look = lambda _, sim=sim, again=again: self._kill_opening(sim, again)
             with opened(sim) as db:

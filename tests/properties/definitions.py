@@ -12,11 +12,11 @@ from kpg.api.database import Database
 from kpg.compiler.sql.parse import ddl, definitions, statements
 from kpg.compiler.sql.parse.definitions import Definition
 from kpg.compiler.sql.parse.parser import parse
-from kpg.compiler.sql.parse.roles import KINDS as GRANTED
+from kpg.compiler.sql.parse.roles import OBJECT_KINDS as GRANTED
 from kpg.compiler.sql.parse.statements import SetPosition
-from kpg.compiler.system.pg_catalog import INFORMATION, OBJECT_RELATIONS
+from kpg.compiler.system.pg_catalog import INFORMATION_RELATIONS, OBJECT_RELATIONS
 from kpg.execute.definitions import ddl as temporary
-from kpg.persistence.database_state import state_of
+from kpg.persistence.database_state import capture_state
 from kpg.runtime.errors import PrivilegeError
 from tests.model.durable import difference, quoted
 
@@ -255,12 +255,12 @@ def kinds() -> set[tuple[str, str]]:
     classes = [*plain, *Definition.__subclasses__(), *typing.get_args(definitions.Action)]
     found = {(one.__name__, "") for one in classes if one not in OF_KIND}
     commented = ("COLUMN", "CONSTRAINT", "POLICY", "DOMAIN CONSTRAINT")
-    found |= {("Comment", kind) for kind in (*ddl.COMMENTED, *commented)}
-    found |= {("AlterOwner", kind) for kind in ddl.OWNED}
+    found |= {("Comment", kind) for kind in (*ddl.COMMENT_KINDS, *commented)}
+    found |= {("AlterOwner", kind) for kind in ddl.OWNABLE_KINDS}
     found |= {("Grant", kind) for kind in GRANTED.values()}
     relations = ("TABLE", "VIEW", "MATERIALIZED VIEW")
     found |= {("Drop", kind.rpartition(" ")[2]) for kind in relations}
-    return found | {("DropOther", kind) for kind in ddl.KINDS if kind not in relations}
+    return found | {("DropOther", kind) for kind in ddl.DROPPABLE_KINDS if kind not in relations}
 
 
 def kinds_of(text: str) -> Iterator[tuple[str, str]]:
@@ -276,7 +276,7 @@ def kinds_of(text: str) -> Iterator[tuple[str, str]]:
 def catalog_of(database: Database) -> tuple[dict[Any, Any], dict[Any, Any]]:
     """All entries that a folder keeps, and the rows of all system relations that tell of the catalog."""
     engine = database._engine
-    state: dict[Any, Any] = dict(state_of(engine))
+    state: dict[Any, Any] = dict(capture_state(engine))
     for key, value in state.items():
         if key[0] == "view":  # a plan may be another one
             entry, uses, followed, kept = value
@@ -285,8 +285,8 @@ def catalog_of(database: Database) -> tuple[dict[Any, Any], dict[Any, Any]]:
             state[key] = repr(value)
     shown = {
         name: sorted(map(repr, system.rows(engine.catalog)))
-        for name, system in (OBJECT_RELATIONS | INFORMATION).items()
-        if system.steady and not name.startswith("pg_stat")  # these count
+        for name, system in (OBJECT_RELATIONS | INFORMATION_RELATIONS).items()
+        if system.is_cacheable and not name.startswith("pg_stat")  # these count
     }
     return state, shown
 
@@ -297,7 +297,7 @@ def restorable_catalog(database: Database) -> tuple[dict[Any, Any], dict[Any, An
     That is numbers of sequences, relations and functions, and the clock's row, which no definition is without
     once one has asked for it.
     """
-    temporary.end(database._engine)
+    temporary.drop_temporary(database._engine)
     entries, shown = catalog_of(database)
     entries = {key: value for key, value in entries.items() if key[0] not in ("made", "number", "clock")}
     return entries, {name: rows for name, rows in shown.items() if "sequences" not in name}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.plan import Import, Plan
 from kpg.runtime.types import NULL
-from kpg.runtime.worker.dataflows import Installed
+from kpg.runtime.worker.dataflows import LocalInstallation
 from kpg.runtime.worker.worker import Worker
 from tests.model.plan import rows_of_plan
 from tests.properties.plans import SCHEMAS
@@ -29,12 +29,12 @@ class Engine:
     def __init__(self, plans: dict[str, Plan] | None = None) -> None:
         self.worker = Worker()
         self.tables = {name: self.worker.create_table(name, schema) for name, schema in SCHEMAS.items()}
-        self.views: dict[str, Installed] = {}
+        self.views: dict[str, LocalInstallation] = {}
         self.plans: dict[str, Plan] = {}
         for name, plan in (plans or {}).items():
             self.install(name, plan)
 
-    def install(self, name: str, plan: Plan, *, isolated: bool = False) -> Installed:
+    def install(self, name: str, plan: Plan, *, isolated: bool = False) -> LocalInstallation:
         self.plans[name] = plan
         self.views[name] = self.worker.install(name, plan, isolated=isolated)
         return self.views[name]

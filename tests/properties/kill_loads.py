@@ -31,7 +31,7 @@ from numpy.random import Generator
 import kpg
 from kpg.api.database import Database
 from kpg.persistence.inspection import check_contents
-from kpg.runtime.cluster.messages import MemberGoneError
+from kpg.runtime.cluster.messages import MemberLostError
 from tests.model.durable import comparable, contents, difference
 from tests.properties.kills import kill_children
 from tests.waiting import PATIENCE
@@ -186,9 +186,9 @@ def write(folder: str, name: str, telling: "Connection") -> None:
     import kpg.runtime.tables.row_groups
 
     load = LOADS[name]
-    kpg.persistence.checkpoints.LARGE = load.large  # type: ignore[misc]
+    kpg.persistence.checkpoints.MIN_LOG_BYTES = load.large  # type: ignore[misc]
     kpg.runtime.tables.row_groups.GROUP_BYTES = 1 << 14  # type: ignore[misc]
-    kpg.persistence.write_ahead_log.STRAIGHT = 1 << 16  # type: ignore[misc]
+    kpg.persistence.write_ahead_log.MIN_PACK_BYTES = 1 << 16  # type: ignore[misc]
     with kpg.connect(folder, workers=load.workers, history=load.history) as db:
         n = begin(db, load)
         telling.send(n)
@@ -212,7 +212,7 @@ def begin(db: Database, load: Load) -> int:
 def committed(load: Load, db: Database, n: int, disturbing: "Disturbing") -> int:
     """Make the n-th commit, again if Ctrl-C, or a worker that was killed, has ended it before it was one."""
     while True:
-        with suppress(KeyboardInterrupt, MemberGoneError):
+        with suppress(KeyboardInterrupt, MemberLostError):
             disturbing.presses = False
             if db.query("select n from done").fetchall() == [(n,)]:
                 return n

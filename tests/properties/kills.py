@@ -69,7 +69,7 @@ def write(folder: str, mode: str, telling: "Connection") -> None:
 def commit(folder: str, mode: str, telling: "Connection") -> None:
     import kpg.persistence.checkpoints
 
-    kpg.persistence.checkpoints.LARGE = 300_000  # type: ignore[misc]
+    kpg.persistence.checkpoints.MIN_LOG_BYTES = 300_000  # type: ignore[misc]
     db = kpg.connect(folder, synchronous=mode)
     if not db.tables().fetchall():
         with db.transaction():

@@ -140,8 +140,8 @@ class Sides:
     def waits_here(self, number: int) -> bool:
         """Whether a session of kpg waits, and nobody is about to have it go on."""
         hub = self.running.db.hub
-        waits = hub.sessions[number] in hub.suspended
-        return waits and not (hub.suspended.ready or hub._waiting or hub._thread)
+        waits = hub.sessions[number] in hub.waiting_statements
+        return waits and not (hub.waiting_statements.ready or hub._waiting or hub._running_thread)
 
     def waits_there(self, number: int) -> bool:
         """Whether a session of Postgres waits: one that waits for itself is about to be ended."""
@@ -253,7 +253,7 @@ class History:
         self.step(0, "select * from t order by id")
         self.step(0, "select * from u order by id")
         engine = self.sides.running.db.hub.engine
-        assert not engine.tables.watching, "something is locked though all transactions are over"
+        assert not engine.tables.change_hooks, "something is locked though all transactions are over"
         assert len(engine.locks) == 0, "something is locked though all transactions are over"
 
     def end(self) -> None:

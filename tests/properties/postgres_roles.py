@@ -22,7 +22,7 @@ import psycopg
 
 import kpg
 from kpg.api.result import Result, Rows
-from kpg.postgres.sqlstate import state_of
+from kpg.postgres.sqlstate import sqlstate_of
 from tests.oracle.postgres import serving
 from tests.properties.role_statements import LISTS, TABLES, Statements
 
@@ -64,7 +64,7 @@ def answer_of_kpg(db: kpg.Database, statement: str) -> Answer:
     try:
         found = db.sql(statement)
     except kpg.Error as error:
-        return f"{state_of(error)} {error.message}"
+        return f"{sqlstate_of(error)} {error.message}"
     asked = isinstance(found, Rows) and not (isinstance(found, Result) and found.is_count)
     return found.fetchall() if asked and not statement.startswith("create") else []
 

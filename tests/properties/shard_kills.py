@@ -22,8 +22,8 @@ from typing import Any, Final
 
 import kpg
 from kpg.execute.changes import bulk_load
-from kpg.persistence.inspection import check, check_contents, inspected
-from kpg.runtime.cluster.transfer import StrangerError
+from kpg.persistence.inspection import check, check_contents, inspect_files
+from kpg.runtime.cluster.transfer import AuthenticationError
 from kpg.runtime.errors import OperationalError
 from tests.unit.workers.apart import apart
 from tests.unit.workers.test_landing import TABLE, VIEW, Parts, numbers, send
@@ -37,7 +37,7 @@ def live(folder: str, workers: int, killing: bool, seed: int) -> None:
     """Load until somebody ends this process; each line says how many loads there are."""
     goes = bulk_load._goes_through_spark
     bulk_load._goes_through_spark = lambda source, mode: isinstance(source, Parts) or goes(source, mode)
-    bulk_load.send = send
+    bulk_load.send_tables = send
     chance = random.Random(seed)
     with apart(workers, folder=folder) as db:
         if not db.tables().fetchall():
@@ -55,7 +55,7 @@ def live(folder: str, workers: int, killing: bool, seed: int) -> None:
                 done += 1
             except OperationalError as error:
                 assert "worker" in str(error), error
-            except (OSError, StrangerError):
+            except (OSError, AuthenticationError):
                 pass  # of a task, which is this process here, whose worker has gone
             print(done, flush=True)
             if chance.random() < 0.2:
@@ -99,7 +99,7 @@ def one_life(folder: Path, seed: int) -> int:
         found = count(db)
         assert found in (told, told + 1), (found, told)
         assert not (wrong := list(check_contents(db._engine))), wrong
-        assert not [one for one in inspected(folder) if one.kind == "pack" and one.details == "left over"]
+        assert not [one for one in inspect_files(folder) if one.kind == "pack" and one.details == "left over"]
     return found
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kpg.runtime.checkpoint.checkpointer import Keeper
-from kpg.runtime.checkpoint.pack_store import Apart
-from kpg.runtime.checkpoint.worker_state import leaves, restore
+from kpg.runtime.checkpoint.checkpointer import CheckpointStore
+from kpg.runtime.checkpoint.pack_store import BranchReader
+from kpg.runtime.checkpoint.worker_state import capture_leaves, restore
 from kpg.runtime.plan import Plan
 from kpg.runtime.storage.files import Disk, Files
 from kpg.runtime.storage.packs import read_manifest
@@ -29,32 +29,35 @@ DATABASE = 7
 
 def opened(
     files: Files, tables: dict[str, tuple[int, Schema]], plans: dict[str, Plan]
-) -> tuple[Worker, Keeper]:
+) -> tuple[Worker, CheckpointStore]:
     """A worker, with all of its views, from the last checkpoint."""
     manifest = read_manifest(files)
     assert manifest is not None and manifest.checkpoint is not None
-    keeper = Keeper(files, manifest.database)
+    keeper = CheckpointStore(files, manifest.database)
     state = unfolded(keeper, keeper.open(manifest.checkpoint))
-    keeper.tidy()
+    keeper.remove_unreferenced()
     worker = Worker()
-    restore(worker, state, keeper.read, lambda: Apart(keeper.read))
+    restore(worker, state, keeper.read, lambda: BranchReader(keeper.read))
     for name, (number, schema) in tables.items():
         worker.create_table(name, schema, number)
     for name, plan in plans.items():
         worker.watch(worker.install(name, plan))
-    assert worker.saved is not None and not worker.restored()
+    assert worker.pending_restore is not None and not worker.finish_restore()
     for path, members in keeper.members.items():
-        keeper.learn(path, {one: worker.versions_restored.get(one) for one in members})
+        keeper.set_versions(path, {one: worker.restored_versions.get(one) for one in members})
     return worker, keeper
 
 
-def unfolded(keeper: Keeper, state: Any) -> Any:
+def unfolded(keeper: CheckpointStore, state: Any) -> Any:
     """A state as it was captured."""
-    return {**state, **{kind: keeper.unfolded(state[kind], f"/{kind}") for kind in ("tables", "operators")}}
+    return {
+        **state,
+        **{kind: keeper.expand_leaves(state[kind], f"/{kind}") for kind in ("tables", "operators")},
+    }
 
 
-def checkpoint(worker: Worker, keeper: Keeper) -> None:
-    job = keeper.prepare(leaves(worker), worker.epoch, 1)
+def checkpoint(worker: Worker, keeper: CheckpointStore) -> None:
+    job = keeper.prepare(capture_leaves(worker), worker.epoch, 1)
     keeper.write(job)
     keeper.adopt(job)
 
@@ -63,7 +66,7 @@ def history(
     files: Files, rng: random.Random, plans: dict[str, Plan], schemas: dict[str, Schema], most: int
 ) -> None:
     nodes = 6 if most < 100 else 200
-    worker, keeper = worker_with(schemas), Keeper(files, DATABASE)
+    worker, keeper = worker_with(schemas), CheckpointStore(files, DATABASE)
     for name, plan in plans.items():
         worker.watch(worker.install(name, plan))
     tables = {name: (worker.table_number(name), table.schema) for name, table in worker.tables.items()}
@@ -97,7 +100,7 @@ def test_dataflows(
 
 @pytest.mark.parametrize(("seed", "inline"), [(0, 1024), (1, 16), (2, 0)])
 def test_loops(seed: int, inline: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("kpg.runtime.checkpoint.pack_store.INLINE", inline)
+    monkeypatch.setattr("kpg.runtime.checkpoint.pack_store.MAX_INLINE_BYTES", inline)
     rng = random.Random(seed)
     plans = {name: loops.LOOPS[name]() for name in rng.sample(sorted(loops.LOOPS), 6)}
     history(Disk(tmp_path), rng, plans, SCHEMAS, 12)

@@ -59,9 +59,9 @@ def test_rows_that_are_written_while_views_take_them(seed: int, monkeypatch: pyt
 def test_rows_that_go_straight_into_packs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A handful of rows is a large commit, and a few letters are many strings."""
     monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 256)
-    monkeypatch.setattr("kpg.persistence.write_ahead_log.FEW", 4)
-    monkeypatch.setattr("kpg.persistence.write_ahead_log.STRAIGHT", 512)
-    monkeypatch.setattr("kpg.persistence.write_ahead_log.STRINGS", 256)
+    monkeypatch.setattr("kpg.persistence.write_ahead_log.MIN_GROUPED_ROWS", 4)
+    monkeypatch.setattr("kpg.persistence.write_ahead_log.MIN_PACK_BYTES", 512)
+    monkeypatch.setattr("kpg.persistence.write_ahead_log.MIN_STRING_PACK_BYTES", 256)
     Life(seed, views=seed % 2 == 0, failing=0.1 * (seed % 3 == 0), cuts=12).run(30)
 
 

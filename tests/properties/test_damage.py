@@ -11,9 +11,9 @@ from numpy.random import Generator
 
 import kpg
 from kpg.cli.folders import run_check
-from kpg.persistence.inspection import damage_of, repair
+from kpg.persistence.inspection import find_file_damage, repair
 from kpg.runtime.storage.files import Disk
-from kpg.runtime.storage.log import NAME as PROOF
+from kpg.runtime.storage.log import COMMITTED_NAME as PROOF
 from kpg.runtime.storage.log import Segment
 from kpg.runtime.storage.packs import read_manifest
 from tests.model.disk import Node, Sim
@@ -45,8 +45,8 @@ def folder() -> Sim:
     """Two segments, a checkpoint of several packs, one that a record names, and commits behind it."""
     sim = Sim()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kpg.persistence.write_ahead_log.FEW", 4)
-        patch.setattr("kpg.persistence.write_ahead_log.STRAIGHT", 512)
+        patch.setattr("kpg.persistence.write_ahead_log.MIN_GROUPED_ROWS", 4)
+        patch.setattr("kpg.persistence.write_ahead_log.MIN_PACK_BYTES", 512)
         patch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 4096)
         db = opened(sim)
         db.sql("create table t (k int primary key, g int, name text)")
@@ -96,7 +96,7 @@ def check(found: Sim, expected: object, what: str) -> bool:
     try:
         manifest = read_manifest(found)
         assert manifest is not None
-        told = list(damage_of(found, manifest))
+        told = list(find_file_damage(found, manifest))
     except (kpg.Error, AssertionError):
         return True
     try:

@@ -60,7 +60,7 @@ def test_a_statement_is_kept(base: Sim, way: str) -> None:
             db.sql(WAYS[way].format(text))
             syncs = [what for what in sim.done[before:] if what.startswith("sync log")]
             assert len(syncs) <= 1, (text, "is more than one commit")
-            ddl.end(db._engine)
+            ddl.drop_temporary(db._engine)
             expected = catalog_of(db)
             killed = sim.after_kill()
         for folder, what in ((killed, "killed"), (killed, "opened again"), (sim, "closed")):
@@ -97,7 +97,7 @@ def test_a_statement_is_undone(base: Sim, way: str) -> None:
                 # What is temporary, or what changes nothing, is not in the log.
                 assert way != "{0}" or not any("log" in what for what in sim.done[syncs:]), text
             sim.fails = lambda _, what: 0
-            if not db._engine.transactions.idle:
+            if not db._engine.transactions.is_idle:
                 db.sql("rollback")
             assert not (wrong := differences(restorable_catalog(db), expected)), (text, wrong)
         db.sql("create table later (a int); drop table later")

@@ -140,14 +140,14 @@ class Schedule:
 
 @pytest.mark.parametrize("seed", range(11))
 def test_any_schedule(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(goal_plan, "MOST_KEPT", seed % 3)
-    monkeypatch.setattr(goal_plan, "PATIENCE", 2 + seed % 4)
-    monkeypatch.setattr(goal_plan, "MOST_HELD", (20, 1 << 20)[seed % 2])
-    monkeypatch.setattr(goal_plan, "MOST", 1 + seed % 5)
+    monkeypatch.setattr(goal_plan, "MAX_RECENT_SEEDS", seed % 3)
+    monkeypatch.setattr(goal_plan, "MAX_IDLE_COMMITS", 2 + seed % 4)
+    monkeypatch.setattr(goal_plan, "MAX_STATE_ROWS", (20, 1 << 20)[seed % 2])
+    monkeypatch.setattr(goal_plan, "MAX_CACHED_ANSWERS", 1 + seed % 5)
     if seed >= 4:
-        monkeypatch.setattr(goal_plan, "LEAST", 2)
-        monkeypatch.setattr(goal_plan, "LEAST", 2)
-        monkeypatch.setattr(goal_plan, "SAMPLES", frozenset({2, 4, 6}))
+        monkeypatch.setattr(goal_plan, "MIN_POSSIBLE_SEEDS", 2)
+        monkeypatch.setattr(goal_plan, "MIN_POSSIBLE_SEEDS", 2)
+        monkeypatch.setattr(goal_plan, "SAMPLED_ANSWERS", frozenset({2, 4, 6}))
     schedule = Schedule(seed, Lives(seed) if seed >= 8 else None)
     works = [schedule.ask, schedule.follow, schedule.leave, schedule.drop, schedule.change, schedule.keep]
     for _ in range(60):

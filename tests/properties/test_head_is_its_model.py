@@ -12,7 +12,7 @@ import pytest
 
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace import head, spine
-from kpg.runtime.trace.lookup import Meeting, Order, lookup
+from kpg.runtime.trace.lookup import KeyMatcher, Order, lookup
 from kpg.runtime.trace.spine import Spine, TraceHandle
 from kpg.runtime.trace.updates import Updates, Words
 from kpg.runtime.types import ERROR, MAX_WORD, MIN_WORD, NULL
@@ -22,15 +22,15 @@ EDGES = (NULL, ERROR, MIN_WORD, -1, 0, 1, MAX_WORD)
 SIZES = (0, 1, 1, 2, 3, 7, 20, 65)
 LIMITS = {
     (head, "MOST"): (4, 32, 100, 1 << 15),
-    (head, "MOST_BEFORE_SEAL"): (4, 32, 100, 1 << 12),
+    (head, "MAX_TAIL_ROWS"): (4, 32, 100, 1 << 12),
     (head, "FEW_IN_TAIL"): (4, 32, 1 << 10),
     (head, "SMALL_STEP"): (0, 2, 20, 2048),
     (head, "SMALL_FOR_TAIL"): (0, 2, 20, 512),
-    (spine, "DIRECT"): (0, 1, 64),
-    (head, "DIRECT"): (0, 1, 64),
-    (head, "CHURN"): (1, 8, 64),
-    (head, "OUTWEIGHING"): (1, 3),
-    (head, "LARGE"): (4, 64),
+    (spine, "ORDERED_STEPS"): (0, 1, 64),
+    (head, "ORDERED_STEPS"): (0, 1, 64),
+    (head, "CHURN_ROWS"): (1, 8, 64),
+    (head, "OUTWEIGH_FACTOR"): (1, 3),
+    (head, "LARGE_HEAD_ROWS"): (4, 64),
 }
 
 
@@ -167,11 +167,11 @@ class History:
         keep = rng.sample(range(width), rng.randint(0, width)), list(range(self.width))
         columns = np.array(keep[0], np.int64), np.array(keep[1], np.int64)
         expected = model.lookup(stream, key, self.parts, *keep, order, closed, floor)
-        met = Meeting(key, *columns).of(stream, self.spine.sought(), order, closed, floor, 0)
+        met = KeyMatcher(key, *columns).match(stream, self.spine.lookup_target(), order, closed, floor, 0)
         assert met is None or model.contents([met]) == expected
         chunk = rng.choice((1, 5, 1 << 20)) if n < 5 else 1 << 20
         found = lookup(
-            stream, key, self.spine.sought(), *columns, order, closed=closed, floor=floor, chunk=chunk
+            stream, key, self.spine.lookup_target(), *columns, order, closed=closed, floor=floor, chunk=chunk
         )
         assert model.contents(found) == expected
 

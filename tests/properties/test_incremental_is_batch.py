@@ -16,7 +16,7 @@ import pytest
 
 from kpg.runtime import plan
 from kpg.runtime.tables.table import Table
-from kpg.runtime.worker.dataflows import Installed
+from kpg.runtime.worker.dataflows import LocalInstallation
 from kpg.runtime.worker.worker import Worker
 
 _spec = spec_from_file_location("dataflows", Path(__file__).with_name("dataflows.py"))
@@ -40,17 +40,17 @@ ELSEWHERE = {
 
 def with_small_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Partitions of windows have an index from two rows on, of blocks of a few."""
-    monkeypatch.setattr("kpg.runtime.operators.windows.window_operator.LARGE", 2)
+    monkeypatch.setattr("kpg.runtime.operators.windows.window_operator.INDEXED_ROWS", 2)
     monkeypatch.setattr("kpg.runtime.operators.windows.partition_index.BLOCK", 3)
     monkeypatch.setattr("kpg.runtime.operators.windows.partition_index.FAN", 2)
-    monkeypatch.setattr("kpg.runtime.operators.windows.window_operator.PORTION", 1)
+    monkeypatch.setattr("kpg.runtime.operators.windows.window_operator.CHUNK_ROWS", 1)
 
 
 def contents(table: Table) -> list[Row]:
     return [tuple(row) for row in table.read(table.live()).T.tolist()]
 
 
-def result(view: Installed) -> Counter[Row]:
+def result(view: LocalInstallation) -> Counter[Row]:
     data, diff = view.rows()
     assert (diff > 0).all()
     return Counter(dict(zip(map(tuple, data.T.tolist()), diff.tolist(), strict=True)))
@@ -65,7 +65,7 @@ def change_randomly(rng: random.Random, table: Table) -> None:
         table.delete(np.array(rng.sample(live, rng.randint(1, min(4, len(live)))), np.int64))
 
 
-def history(view: Installed) -> dict[int, Counter[Row]]:
+def history(view: LocalInstallation) -> dict[int, Counter[Row]]:
     """The captured changes by epoch."""
     changes: dict[int, Counter[Row]] = {}
     for updates in view.drain():
@@ -95,7 +95,7 @@ def test_contents_and_history_after_every_step(
     rng = random.Random(seed)
     worker = Worker()
     a, b = (worker.create_table(name, dataflows.SCHEMA) for name in "ab")
-    views: dict[str, Installed] = {}
+    views: dict[str, LocalInstallation] = {}
     state = {name: Counter() for name in DATAFLOWS}
     names = list(DATAFLOWS)
     for _ in range(60):
@@ -156,8 +156,8 @@ def test_dead_rows_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
             a.delete(a.match(np.array(gone, np.int64).T.copy()))
         worker.step()
     assert a.rows == 50
-    assert (a.count, a.reclaimed) == (4000, 3936)
-    assert a.groups.held == 2
+    assert (a.count, a.reclaimed_rows) == (4000, 3936)
+    assert a.groups.allocated_groups == 2
     # Rows that come and go cancel out when the head that they are in is sealed, or batches are merged.
     assert max(info.rows for info in worker.arrangements()) < 2000
     assert result(view) == dataflows.self_join_truth(window, [])

@@ -11,7 +11,7 @@ import pytest
 from kpg.runtime.errors import DataError
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.plan import Plan
-from kpg.runtime.trace.head import CHURN
+from kpg.runtime.trace.head import CHURN_ROWS
 from tests.properties import loop_shapes as shapes
 from tests.properties import loops
 from tests.properties.engine import Engine, chain, edges
@@ -95,7 +95,7 @@ def test_t45_closed_epochs_are_compacted_and_rounds_are_kept_apart() -> None:
         sizes.append(sum(info.rows for info in engine.worker.operators()))
     assert max(sizes[30:]) <= 1.5 * max(sizes[10:30])
     # In each of four arrangements a head, no larger than the batches but for its least rows and a step's.
-    assert max(sizes) < 2 * 40 * 11 + 4 * (CHURN + 11)
+    assert max(sizes) < 2 * 40 * 11 + 4 * (CHURN_ROWS + 11)
     engine.check()
 
 

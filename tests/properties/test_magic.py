@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from kpg.compiler.rules import core
-from kpg.compiler.rules.magic import Policy, Prepared, prepare
+from kpg.compiler.rules.magic import GoalProgram, Policy, prepare
 from tests.model import graphs
 from tests.model.datalog import Tuples, run
 from tests.model.rules import program
@@ -21,9 +21,9 @@ from tests.properties.programs import WRITTEN, random_program
 NODES = 7
 POLICIES = {
     "default": Policy(),
-    "magic sets only": Policy(linear=False, levels=None),
-    "by levels": Policy(count_always=True, levels=NODES + 1),
-    "by few levels": Policy(count_always=True, levels=2, linear=False),
+    "magic sets only": Policy(linear=False, max_levels=None),
+    "by levels": Policy(count_always=True, max_levels=NODES + 1),
+    "by few levels": Policy(count_always=True, max_levels=2, linear=False),
 }
 Goal = tuple[str, tuple[bool, ...]]
 Tables = dict[str, frozenset[tuple[int, ...]]]
@@ -43,16 +43,16 @@ def _goals(checked: core.Program) -> Iterator[Goal]:
                 yield name, bound
 
 
-def _given(prepared: Prepared, row: tuple[int, ...]) -> tuple[int, ...]:
+def _given(prepared: GoalProgram, row: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(value for value, one in zip(row, prepared.bound, strict=True) if one)
 
 
-def _seeds(prepared: Prepared, choice: random.Random) -> frozenset[tuple[int, ...]]:
+def _seeds(prepared: GoalProgram, choice: random.Random) -> frozenset[tuple[int, ...]]:
     width = sum(prepared.bound)
     return frozenset(tuple(choice.randrange(NODES) for _ in range(width)) for _ in range(choice.randrange(4)))
 
 
-def _expected(prepared: Prepared, whole: Tuples, seeds: frozenset[tuple[int, ...]]) -> Tuples:
+def _expected(prepared: GoalProgram, whole: Tuples, seeds: frozenset[tuple[int, ...]]) -> Tuples:
     return frozenset(row for row in whole if prepared.seed is None or _given(prepared, row) in seeds)
 
 
@@ -84,7 +84,7 @@ def test_answers_of_random_programs(seed: int) -> None:
     _check(checked, _tables(seed), policy, seed)
 
 
-def _change(session: Session, prepared: Prepared, choice: random.Random) -> None:
+def _change(session: Session, prepared: GoalProgram, choice: random.Random) -> None:
     """Insert, delete and re-insert facts and goals at random."""
     added: dict[str, frozenset[tuple[int, ...]]] = {}
     removed: dict[str, frozenset[tuple[int | None, ...]]] = {}

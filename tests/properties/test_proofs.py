@@ -12,7 +12,7 @@ import pytest
 
 import kpg
 from kpg.api.database import Database
-from kpg.compiler.datalog.check import Checked
+from kpg.compiler.datalog.check import CheckedProgram
 from kpg.compiler.rules import core
 from kpg.datalog import Program, dispatch
 from kpg.runtime.errors import ProgrammingError
@@ -45,8 +45,8 @@ def _checked(text: str) -> core.Program:
 
 def _installed(checked: core.Program) -> tuple[Database, Program]:
     db = kpg.connect()
-    installed = Program(db._engine, "program", Checked(checked, ()), lambda: None)
-    dispatch.add(installed, {}, None)
+    installed = Program(db._engine, "program", CheckedProgram(checked, ()), lambda: None)
+    dispatch.add_relations(installed, {}, None)
     return db, installed
 
 
@@ -65,7 +65,7 @@ def _check_all(db: Database, installed: Program, whole: Mapping[str, Tuples], ch
     checked = installed.checked.program
     checker = Checker(checked, whole)
     for name, relation in checked.relations.items():
-        if relation.kind is core.Kind.DERIVED and not relation.demanded:
+        if relation.kind is core.Kind.DERIVED and not relation.required_bindings:
             rows = sorted(whole[name])
             for row in choice.sample(rows, min(FEW, len(rows))):
                 proof = db.explain_row(name, row)
@@ -116,7 +116,7 @@ def _by_the_model(db: Database, checked: core.Program) -> dict[str, Tuples]:
     given = {}
     for name, one in checked.relations.items():
         if one.kind is not core.Kind.DERIVED:
-            types = [column.stored for column in one.columns]
+            types = [column.stored_type for column in one.columns]
             given[name] = [plain(row, types) for row in db.query(f'SELECT * FROM "{name}"')]
     return run(checked, given)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from kpg.compiler.passes import PIPELINE
-from kpg.compiler.pipeline import compile_bound
+from kpg.compiler.pipeline import compile_query
 from kpg.compiler.sql.frontend import lower_query
 from kpg.compiler.sql.parse.parser import parse_query
 from tests.model.plan import rows_of_plan
@@ -45,7 +45,7 @@ def test_every_path_of_a_random_join_gives_the_answer(seed: int) -> None:
             bound = lower_query(parse_query(query), CATALOG)
             expected = connection.execute(query).fetchall()
             for passes in ((), PIPELINE):
-                rows = rows_of_plan(compile_bound(bound, passes=passes).plan, data)
+                rows = rows_of_plan(compile_query(bound, passes=passes).plan, data)
                 assert_same((row[: bound.visible] for row in rows.elements()), expected)
 
 

@@ -56,12 +56,12 @@ def test_it_is_the_same_in_several_lives(script: Path) -> None:
     for place, step in enumerate(steps):
         told = outcome(db, step)
         assert told == outcome(beside, step), step
-        if place in ends and db._engine.transactions.idle:
+        if place in ends and db._engine.transactions.is_idle:
             # Numbers that a statement drew before it failed are in no log: a kill forgets them.
             killed = random.random() < 0.5 and "Error: " not in told
             sim = sim.after_kill() if killed else closed(sim, db)
             db = opened(sim)
-    if db._engine.transactions.idle:
+    if db._engine.transactions.is_idle:
         db = opened(closed(sim, db))
     found, expected = contents(db), contents(beside)
     for key in expected:

@@ -11,7 +11,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from kpg.runtime.checkpoint.captured_state import kept, read
+from kpg.runtime.checkpoint.captured_state import copy_mutable_parts, share_or_copy
 from kpg.runtime.checkpoint.worker_state import capture, restore
 from kpg.runtime.plan import Plan
 from kpg.runtime.types import Schema
@@ -31,16 +31,16 @@ def worker_with(schemas: dict[str, Schema]) -> Worker:
 
 def again(worker: Worker, plans: dict[str, Plan]) -> Worker:
     """Another worker with the state of this one, which may go on."""
-    state = kept(capture(worker))
+    state = copy_mutable_parts(capture(worker))
     other = Worker()
-    other.remembering = worker.remembering
-    restore(other, state, read, lambda: read)
+    other.keeps_history = worker.keeps_history
+    restore(other, state, share_or_copy, lambda: share_or_copy)
     for name, table in worker.tables.items():
         other.create_table(name, table.schema, worker.table_number(name))
     for name, plan in plans.items():
         other.install(name, plan)
-    assert other.saved is not None and not other.saved.computed
-    other.saved = None
+    assert other.pending_restore is not None and not other.pending_restore.recomputed
+    other.pending_restore = None
     for name in plans:
         other.watch(other.views[name])
     return other
@@ -88,14 +88,14 @@ def same(one: Worker, other: Worker) -> None:
 def same_past(one: Worker, other: Worker) -> None:
     """If it is kept, as far back as it is."""
     for name, table in one.tables.items():
-        assert one.known_since(name) == other.known_since(name)
-        for epoch in range(one.known_since(name) or one.epoch, one.epoch):
-            assert table.live_then(epoch).tolist() == other.tables[name].live_then(epoch).tolist()
+        assert one.history_since(name) == other.history_since(name)
+        for epoch in range(one.history_since(name) or one.epoch, one.epoch):
+            assert table.live_as_of(epoch).tolist() == other.tables[name].live_as_of(epoch).tolist()
     for name, view in one.views.items():
-        assert view.remembers == other.views[name].remembers
-        if view.remembers is not None:
-            for epoch in range(view.remembers, one.epoch):
-                then, its = view.rows_then(epoch), other.views[name].rows_then(epoch)
+        assert view.history_since == other.views[name].history_since
+        if view.history_since is not None:
+            for epoch in range(view.history_since, one.epoch):
+                then, its = view.rows_as_of(epoch), other.views[name].rows_as_of(epoch)
                 assert [array.tolist() for array in then] == [array.tolist() for array in its]
 
 
@@ -120,15 +120,15 @@ def history(seed: int, plans: dict[str, Plan], schemas: dict[str, Schema], nodes
         worker.watch(worker.install(name, plan))
     remembered = seed % 2 == 1
     if remembered:
-        worker.keep_past()
+        worker.enable_history()
         for view in worker.views.values():
-            worker.remember(view)
+            worker.keep_changes(view)
     for _ in range(6):
         for _ in range(rng.randint(1, 4)):
             change(rng, worker, nodes, most)
             worker.step()
         if remembered and rng.random() < 0.5:
-            worker.forget_past(worker.epoch - 2)
+            worker.drop_history_before(worker.epoch - 2)
         for view in worker.views.values():
             view.drain()
         other = again(worker, plans)

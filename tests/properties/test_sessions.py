@@ -16,7 +16,7 @@ import pytest
 
 import kpg
 from kpg.runtime.errors import Error, SerializationError
-from kpg.session.locks import NoLockError
+from kpg.session.locks import LockNotAvailableError
 from kpg.session.session import Session
 from tests.model.lives import Lives
 
@@ -81,7 +81,7 @@ class World:
             player = self.chance.choice(self.players)
             try:
                 self.step(player)
-            except (SerializationError, NoLockError, kpg.IntegrityError):
+            except (SerializationError, LockNotAvailableError, kpg.IntegrityError):
                 assert player.own or self.action != "read", "a read was refused"
                 self.refused += 1
                 if player.open:

@@ -28,13 +28,13 @@ SMALL: Limits = {
     for owner, name in (
         (head, "SMALL_STEP"),
         (head, "SMALL_FOR_TAIL"),
-        (spine, "DIRECT"),
+        (spine, "ORDERED_STEPS"),
         (head, "MOST"),
-        (head, "MOST_BEFORE_SEAL"),
+        (head, "MAX_TAIL_ROWS"),
         (head, "FEW_IN_TAIL"),
-        (head, "DIRECT"),
-        (head, "CHURN"),
-        (lookup, "FEW"),
+        (head, "ORDERED_STEPS"),
+        (head, "CHURN_ROWS"),
+        (lookup, "MAX_MATCHER_ROWS"),
         (reduce, "MANY"),
         (chain_selection, "FEW"),
         (chain_selection, "USUAL"),
@@ -46,7 +46,7 @@ SMALL[loop, "PATIENCE"] = 0
 BATCHES: Limits = {
     **SMALL,
     (head, "SMALL_STEP"): -1,
-    (lookup, "FEW"): -1,
+    (lookup, "MAX_MATCHER_ROWS"): -1,
     (reduce, "MANY"): 0,
     (chain_selection, "FEW"): -1,
     (loop, "PATIENCE"): -1,
@@ -154,7 +154,7 @@ def captured(engine: Engine, name: str) -> dict[int, Counter[Row]]:
 
 def press(patch: pytest.MonkeyPatch, when: int) -> None:
     """Have Ctrl-C be pressed once in the next step: before a flush of an arrangement, or at the end."""
-    left, flush, run = [when], Arrange.flush, Worker._run
+    left, flush, run = [when], Arrange.flush, Worker._run_operators
 
     def flushed(self: Arrange) -> None:
         if left[0] == 0:
@@ -167,7 +167,7 @@ def press(patch: pytest.MonkeyPatch, when: int) -> None:
         signal.raise_signal(signal.SIGINT)
 
     patch.setattr(Arrange, "flush", flushed)
-    patch.setattr(Worker, "_run", ran)
+    patch.setattr(Worker, "_run_operators", ran)
 
 
 def run(seed: int, patch: pytest.MonkeyPatch, steps: int = 12) -> None:
@@ -180,7 +180,7 @@ def run(seed: int, patch: pytest.MonkeyPatch, steps: int = 12) -> None:
             twins.fail()
         elif action < 0.35:
             twins.change()
-            if any(engine.worker._closed for engine in twins.engines):
+            if any(engine.worker._closed_changes for engine in twins.engines):
                 twins.interrupted()
         twins.change()
         twins.step()

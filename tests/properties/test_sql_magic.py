@@ -139,9 +139,9 @@ def restricted(db: kpg.Database, text: str) -> Counter[tuple[object, ...]]:
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recursion is restricted wherever it can be, though it should not be for so few rows."""
-    monkeypatch.setattr(restriction, "FEW", 0)
-    monkeypatch.setattr(restriction, "FRACTION", math.inf)
-    monkeypatch.setattr(rule_program, "A_STOP", 100)
+    monkeypatch.setattr(restriction, "MIN_START_RATIO", 0)
+    monkeypatch.setattr(restriction, "MAX_DEMAND_FRACTION", math.inf)
+    monkeypatch.setattr(rule_program, "MIN_SAFETY_LIMIT", 100)
 
 
 @pytest.mark.usefixtures("eager")

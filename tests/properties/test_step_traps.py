@@ -8,7 +8,7 @@ import pytest
 import kpg
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.join import Join
-from kpg.runtime.operators.loop import Loop, everything
+from kpg.runtime.operators.loop import Loop, iterate_operators
 from kpg.runtime.operators.topk import TopK
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace.updates import Updates
@@ -49,7 +49,7 @@ def test_t26_a_loop_does_not_compact_the_arrangements_that_enter_it() -> None:
     engine.step()
     entered = [op for op in engine.views["reach"].operators if isinstance(op, Arrange)]
     (loop,) = (op for op in engine.views["reach"].operators if isinstance(op, Loop))
-    inside = [op for op in everything(loop.body) if isinstance(op, Arrange)]
+    inside = [op for op in iterate_operators(loop.body) if isinstance(op, Arrange)]
     assert {op.spine.depth for op in entered} == {1} and {op.spine.depth for op in inside} == {2}
     now = Antichain.of((engine.worker.epoch,))
     assert all(op.spine.since.dominates(now) for op in entered)
@@ -119,4 +119,4 @@ def test_t40_a_new_maximum_does_not_read_its_group() -> None:
         db.sql("delete from t where k = 20000")
         assert installed.fetchall() == [(0, 19_999)]
         (top,) = (op for op in db._engine.executor._all_operators() if isinstance(op, TopK))
-        assert top.dead < 10
+        assert top.wasted_reads < 10

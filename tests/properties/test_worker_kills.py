@@ -33,7 +33,7 @@ def struck(crew: Any, method: str, *, before: bool) -> None:
     """Have worker 1 be killed right before, or after, it is told the next time to do something."""
 
     def kill() -> None:
-        crew.call, crew.tell = call, tell
+        crew.call, crew.send = call, tell
         process = crew.processes[1]
         os.kill(process, signal.SIGKILL)
         until(lambda: gone(process))
@@ -51,8 +51,8 @@ def struck(crew: Any, method: str, *, before: bool) -> None:
 
         return telling
 
-    call, tell = crew.call, crew.tell
-    crew.call, crew.tell = around(call), around(tell)
+    call, tell = crew.call, crew.send
+    crew.call, crew.send = around(call), around(tell)
 
 
 INSERT = "insert into t select i, i % 3 from generate_series(1001, 1030) s(i)"

@@ -10,7 +10,7 @@ import pytest
 
 import kpg
 from kpg.api.database import Database
-from kpg.runtime.cluster.threads import Threads
+from kpg.runtime.cluster.threads import ThreadMembers
 from kpg.runtime.errors import DataError, Error
 from kpg.session.distribution import Workers
 from tests.oracle.postgres import ASKS, ONCE, statements
@@ -62,7 +62,7 @@ CHANGES: tuple[tuple[float, str], ...] = (
 
 def many(count: int, seed: int = 0, small: int = 0, *, common: bool = True) -> Database:
     """A database whose members run in this process; ``common``: they see its tables and strings in memory."""
-    return Database(workers=Workers(Threads(count, seed, common=common), small))
+    return Database(workers=Workers(ThreadMembers(count, seed, has_shared_memory=common), small))
 
 
 def change(db: Any, choice: random.Random) -> None:
@@ -156,7 +156,7 @@ SCRIPTS = ("basics", "failing_expressions", "recursion_traversed", "sets_of_equa
 
 def outcomes(db: Database, script: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, object]]:
     """What a script of the oracle's says: each query kept as a view too, and asked after each change."""
-    monkeypatch.setattr("kpg.runtime.cluster.installation.FEW", -1)
+    monkeypatch.setattr("kpg.runtime.cluster.installation.MAX_LOCAL_ROWS", -1)
 
     def said(text: str) -> object:
         try:
@@ -279,17 +279,17 @@ def test_small_tables_are_kept_by_all_until_they_are_large() -> None:
 
 def test_histories_in_which_tables_are_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = list[str]()
-    moving = Workers.moving
+    moving = Workers.plans_to_replace
 
     def noted(workers: Workers, rows: int, tables: Set[str]) -> set[str]:
         found = moving(workers, rows, tables)
         moved.extend(found)
         return found
 
-    monkeypatch.setattr("kpg.session.distribution.SOON", 1000)
-    monkeypatch.setattr("kpg.session.distribution.BESIDE", 3)
-    monkeypatch.setattr("kpg.session.distribution.GROWN", 2)
-    monkeypatch.setattr(Workers, "moving", noted)
+    monkeypatch.setattr("kpg.session.distribution.PLACEMENT_STEPS", 1000)
+    monkeypatch.setattr("kpg.session.distribution.REPLICATION_RATIO", 3)
+    monkeypatch.setattr("kpg.session.distribution.GROWTH_FACTOR", 2)
+    monkeypatch.setattr(Workers, "plans_to_replace", noted)
     assert list(history(many(3, 4, 2), 4)) == list(history(kpg.connect(), 4))
     assert len(moved) >= 3
 
@@ -341,7 +341,9 @@ def test_the_past_is_what_it_was(count: int, monkeypatch: pytest.MonkeyPatch) ->
     """``AS OF``, and the changes of views since an epoch, against a model that keeps every version."""
 
     def connect(folder: Path | None, history: int) -> Database:
-        return Database(history=history, workers=Workers(Threads(count, count, common=True), 0))
+        return Database(
+            history=history, workers=Workers(ThreadMembers(count, count, has_shared_memory=True), 0)
+        )
 
     monkeypatch.setattr(kpg, "connect", connect)
     past = pasts.History(count, 5 if count == 2 else 1000)
@@ -353,7 +355,7 @@ def test_the_past_is_what_it_was(count: int, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_past_is_kept_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def connect(folder: Path, history: int) -> Database:
-        crew = Threads(2, 4, common=True)
+        crew = ThreadMembers(2, 4, has_shared_memory=True)
         return Database(history=history, workers=Workers(crew, 0), folder=folder)
 
     monkeypatch.setattr(kpg, "connect", connect)
@@ -371,7 +373,7 @@ def test_a_branch_goes_on_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """A branch is one worker's; what the trunk gives up meanwhile stays as long as the branch is there."""
 
     def connect(folder: Path | None, history: int | None) -> Database:
-        return Database(history=history, workers=Workers(Threads(2, 3, common=True), 0))
+        return Database(history=history, workers=Workers(ThreadMembers(2, 3, has_shared_memory=True), 0))
 
     monkeypatch.setattr(kpg, "connect", connect)
     branches.test_a_merge_is_both_changes_or_none(1)

@@ -40,7 +40,7 @@ LATE = {"reach by rowid"}
 class Early(NoStatistics):
     """What a compiler knows whose plans are for workers that have nothing in common."""
 
-    early = True
+    early_materialization = True
 
 
 @pytest.mark.parametrize(("count", "common"), [(2, True), (3, False)])
@@ -158,7 +158,7 @@ def test_how_much_rounds_of_a_loop_send() -> None:
 def test_rows_that_make_a_table_large_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The view is placed again before the step that brings them, with what there was."""
     found = list[tuple[set[str], int, int]]()
-    moving = Workers.moving
+    moving = Workers.plans_to_replace
 
     def noted(workers: Workers, rows: int, tables: Set[str]) -> set[str]:
         moved = moving(workers, rows, tables)
@@ -170,7 +170,7 @@ def test_rows_that_make_a_table_large_are_computed_once(monkeypatch: pytest.Monk
         db.sql("insert into t select i, i from generate_series(1, 9) i(i)")
         db.sql("create materialized view s as select k, 100 / v as part from t")
         db.sql("create materialized view n as select count(*) as n from s")
-        monkeypatch.setattr(Workers, "moving", noted)
+        monkeypatch.setattr(Workers, "plans_to_replace", noted)
         with db.transaction():
             db.sql("delete from t where k < 4")
             db.sql("insert into t select i, i from generate_series(10, 99) i(i)")

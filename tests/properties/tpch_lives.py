@@ -20,8 +20,8 @@ import pyarrow as pa
 import kpg
 from kpg.api.database import Database
 from kpg.tpch.data import QUERIES, TABLES, create_statements, data_folder, query_text, table_path
-from kpg.tpch.job import apply
-from kpg.tpch.oracle import Oracle, Order, difference, without_limit
+from kpg.tpch.job import apply_batch
+from kpg.tpch.oracle import Oracle, Order, find_difference, remove_limit
 from kpg.tpch.refresh import RefreshStream
 
 REFRESHES = 2
@@ -35,19 +35,19 @@ def compare(db: Database, oracle: Oracle, moment: str) -> None:
     for number in QUERIES:
         text = query_text(number)
         actual, (expected, _) = db.view(f"q{number}").arrow(), oracle.query(text)
-        found = difference(actual, expected, Order.of(text), partial(_without_limit, oracle, text))
+        found = find_difference(actual, expected, Order.of(text), partial(_without_limit, oracle, text))
         assert found is None, (moment, number, found)
 
 
 def _without_limit(oracle: Oracle, text: str) -> pa.Table:
-    return oracle.query(without_limit(text))[0]
+    return oracle.query(remove_limit(text))[0]
 
 
 def _killed(db: Database) -> None:
     """Have a database be no more, as after ``kill -9``: nothing is written."""
-    keeper: Any = db._engine.keeper
+    keeper: Any = db._engine.write_ahead_log
     keeper._lock.release()
-    db._engine.keeper = None
+    db._engine.write_ahead_log = None
 
 
 def made(data: Path, folder: Path) -> Database:
@@ -72,7 +72,7 @@ def run(
         for life in range(lives):
             for _ in range(REFRESHES):
                 batch = stream.next_batch()
-                apply(db, batch)
+                apply_batch(db, batch)
                 oracle.apply(batch)
                 if life != IN_THE_LOG:
                     db.sql("checkpoint")

@@ -27,7 +27,7 @@ from numpy.random import Generator
 import kpg
 from kpg.api.database import Database
 from kpg.persistence.inspection import check_contents
-from kpg.runtime.cluster.transport import Network
+from kpg.runtime.cluster.transport import NetworkMembers
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.trace.merge import EFFORT
 from kpg.session.distribution import Workers
@@ -50,7 +50,7 @@ def opened(how: str, folder: Path, count: int, small: int) -> tuple[Database, Ca
     """A database of so many workers, and what ends one of them."""
     if how == "cut":
         starter = Through()
-        crew = Network(count, EFFORT, starter)
+        crew = NetworkMembers(count, EFFORT, starter)
         return Database(workers=Workers(crew, small), folder=folder), lambda _: starter.cut()
     if how == "apart":
         db = apart(count, small, folder=folder)

@@ -1,8 +1,8 @@
 """Literals, records and ADT values as constants and expressions of the core, with constant folding.
 
-During normalization a record is the call ``[Type]``, and an ADT branch is the call ``$Name`` of its
-arguments, which may be unbound. :func:`encode` turns such calls into the texts that represent them.
-:func:`fields` reads the fields of such a text.
+During normalization a record is the call ``[Type]``, and an ADT branch is the call ``$Name()`` of
+its arguments, which may be unbound. :func:`encode` turns such calls into the texts that represent
+them. :func:`fields` reads the fields of such a text.
 """
 
 import datetime
@@ -18,19 +18,22 @@ from kpg.runtime.functions.datalog import quote
 from kpg.runtime.types import BIGINT, DOUBLE, MAX_WORD, MIN_WORD, TEXT, Kind, float_to_word, word_to_float
 
 EPOCH = datetime.datetime(1970, 1, 1)
-ALL_DIGITS = 40
-"""Of the largest number that an error shows."""
+MAX_SHOWN_DIGITS = 40
+"""Maximum number of digits that an error message shows."""
 
 
 class OutOfRange(Exception):
-    """A literal is no value of its type."""
+    """A literal is not a value of its type."""
 
 
 Literals = ast.Integer | ast.Float | ast.Boolean | ast.String
 
 
 def literal(expression: Literals, kind: TypeKind, size: int) -> Constant:
-    """The literal as a value of a kind; OutOfRange with the reason if it is none."""
+    """Return the literal as a value of a kind.
+
+    Raises OutOfRange with the reason if it is not one.
+    """
     match expression:
         case ast.Integer(value=value):
             return integer(value, kind, size)
@@ -38,34 +41,37 @@ def literal(expression: Literals, kind: TypeKind, size: int) -> Constant:
             if math.isinf(value):
                 raise OutOfRange("the number is too large for a float")
             if kind.domain is Domain.SQL:
-                return _of_text(repr(value), kind)
+                return _parse_value(repr(value), kind)
             return Constant(float_to_word(value), kind.type)
         case ast.Boolean(value=value):
-            return _of_text("true" if value else "false", kind)
+            return _parse_value("true" if value else "false", kind)
         case ast.String(value=text):
-            return Constant(text, TEXT) if kind.type == TEXT else _of_text(text, kind)
+            return Constant(text, TEXT) if kind.type == TEXT else _parse_value(text, kind)
         case _:
             assert_never(expression)
 
 
 def integer(value: int, kind: TypeKind, size: int) -> Constant:
-    """A whole number as a value of a kind."""
+    """Return an integer as a value of a kind.
+
+    Raises OutOfRange if it is not one.
+    """
     if kind.domain is Domain.FLOAT:
         return Constant(float_to_word(float(value)), kind.type)
     if kind.domain is Domain.SQL:
-        return _of_text(str(value), kind)
+        return _parse_value(str(value), kind)
     if kind == UNSIGNED:
         low, high = 0, 2**32 - 1 if size == 32 else MAX_WORD
     else:
         low, high = (-(2**31), 2**31 - 1) if size == 32 else (MIN_WORD, MAX_WORD)
     if not low <= value <= high:
-        shown = value if abs(value) < 10**ALL_DIGITS else "the number"
-        raise OutOfRange(f"{shown} is out of range for {kind} of {size} bits")
+        number_text = value if abs(value) < 10**MAX_SHOWN_DIGITS else "the number"
+        raise OutOfRange(f"{number_text} is out of range for {kind} of {size} bits")
     return Constant(value, BIGINT)
 
 
-def _of_text(text: str, kind: TypeKind) -> Constant:
-    """A value of a SQL type from its text."""
+def _parse_value(text: str, kind: TypeKind) -> Constant:
+    """Return the value of a SQL type that a text denotes."""
     try:
         match kind.type.kind:
             case Kind.DATE:
@@ -87,8 +93,8 @@ def _of_text(text: str, kind: TypeKind) -> Constant:
     raise OutOfRange(f"{text} is no {kind}")
 
 
-def fold(call: Call) -> Expression:
-    """The value of a call of a few functions on constants; the call itself where it is not known here."""
+def fold_call(call: Call) -> Expression:
+    """Return the value of a call of constants, or the call if it cannot be folded."""
     values = [arg.value for arg in call.args if isinstance(arg, Constant)]
     if len(values) != len(call.args):
         return call
@@ -107,18 +113,18 @@ def fold(call: Call) -> Expression:
         case "$wrap_unsigned", (int() as value,):
             return Constant(value % 2**32, BIGINT)
         case _:
-            return _fold_text(call, values)
+            return _fold_text_call(call, values)
 
 
-def _fold_text(call: Call, values: list[int | str]) -> Expression:
+def _fold_text_call(call: Call, values: list[int | str]) -> Expression:
     match call.function, values:
         case "concat", (str() as left, str() as right):
             return Constant(left + right, TEXT)
         case "$quote", (str() as text,):
             return Constant(quote(text), TEXT)
         case "$show", (int() as value,):
-            shown = repr(word_to_float(value)) if call.args[0].type.is_float else str(value)
-            return Constant(shown, TEXT)
+            number_text = repr(word_to_float(value)) if call.args[0].type.is_float else str(value)
+            return Constant(number_text, TEXT)
         case "$record", fields:
             return Constant(f"[{', '.join(str(field) for field in fields)}]", TEXT)
         case "$branch", (str() as name, *fields):
@@ -132,17 +138,20 @@ NIL = Constant("nil", TEXT)
 
 
 def record(structure: str, args: tuple[Expression, ...]) -> Call:
-    """A record of a type."""
+    """Return the call for a record of a type."""
     return Call(f"[{structure}]", args, TEXT)
 
 
 def branch(name: str, args: tuple[Expression, ...]) -> Call:
-    """A value of an ADT; primitives' names are lower case, so a mark sets branches apart."""
+    """Return the call for a value of an ADT.
+
+    The parentheses distinguish it from primitives.
+    """
     return Call(f"${name}()", args, TEXT)
 
 
 def is_structure(expression: Expression) -> bool:
-    """Whether the expression is a record or branch by its parts."""
+    """Return whether the expression is a record or branch with explicit fields."""
     return isinstance(expression, Call) and (
         expression.function.startswith("[") or expression.function.endswith("()")
     )
@@ -155,38 +164,38 @@ def _definition(call: Call, table: TypeTable) -> Branch:
 
 
 def encode(expression: Expression, table: TypeTable) -> Expression:
-    """The expression with its records and branches as texts, and what is constant computed."""
+    """Return the expression with records and branches encoded as texts, and constant parts folded."""
     if not isinstance(expression, Call):
         return expression
     args = tuple(encode(arg, table) for arg in expression.args)
     if not is_structure(expression):
-        return fold(Call(expression.function, args, expression.type))
+        return fold_call(Call(expression.function, args, expression.type))
     definition = _definition(expression, table)
     kinds = [table.kinds[type_] for _, type_ in definition.fields]
-    texts = tuple(_text(arg, kind) for arg, kind in zip(args, kinds, strict=True))
+    texts = tuple(_field_text(arg, kind) for arg, kind in zip(args, kinds, strict=True))
     if expression.function.startswith("["):
-        return fold(Call("$record", texts, TEXT))
-    return fold(Call("$branch", (Constant(definition.name, TEXT), *texts), TEXT))
+        return fold_call(Call("$record", texts, TEXT))
+    return fold_call(Call("$branch", (Constant(definition.name, TEXT), *texts), TEXT))
 
 
-def _text(arg: Expression, kind: TypeKind) -> Expression:
+def _field_text(arg: Expression, kind: TypeKind) -> Expression:
     match kind.domain:
         case Domain.SYMBOL:
-            return fold(Call("$quote", (arg,), TEXT))
+            return fold_call(Call("$quote", (arg,), TEXT))
         case Domain.RECORD | Domain.ADT:
             return arg
         case _:
-            return fold(Call("$show", (arg,), TEXT))
+            return fold_call(Call("$show", (arg,), TEXT))
 
 
-def condition(call: Call, value: Expression, table: TypeTable) -> tuple[Expression, Expression]:
-    """Two expressions that are equal if ``value`` has the call's shape."""
+def branch_test(call: Call, value: Expression, table: TypeTable) -> tuple[Expression, Expression]:
+    """Return two expressions that are equal if ``value`` is of the call's branch."""
     name = Constant(_definition(call, table).name, TEXT)
     return Call("$branch_of", (value,), TEXT), name
 
 
 def fields(call: Call, value: Expression, table: TypeTable) -> Iterator[tuple[Expression, Expression]]:
-    """The call's arguments, each with the expression that reads it from ``value``."""
+    """Yield the call's arguments, each with the expression that reads it from ``value``."""
     for position, (arg, (_, type_)) in enumerate(
         zip(call.args, _definition(call, table).fields, strict=True)
     ):

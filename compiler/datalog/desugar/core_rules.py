@@ -11,13 +11,19 @@ from typing import assert_never
 
 from kpg.compiler.datalog.desugar import constants
 from kpg.compiler.datalog.desugar.constants import integer
-from kpg.compiler.datalog.desugar.counters import counted, has_counter
-from kpg.compiler.datalog.desugar.groundness import GroundRule, named
-from kpg.compiler.datalog.desugar.normal_rules import UNNAMED, Collected, Grounded, Range, bound_by
+from kpg.compiler.datalog.desugar.counters import has_counter, has_counter_literal
+from kpg.compiler.datalog.desugar.groundness import GroundRule, name_wildcards
+from kpg.compiler.datalog.desugar.normal_rules import (
+    UNNAMED_PREFIX,
+    GroundLiteral,
+    Range,
+    RuleAggregate,
+    bound_variables,
+)
 from kpg.compiler.datalog.diagnostics import Diagnostics, plural
 from kpg.compiler.datalog.syntax import ast
-from kpg.compiler.datalog.types.declarations import TypeTable, kind_of_stored
-from kpg.compiler.datalog.types.functors import build
+from kpg.compiler.datalog.types.declarations import TypeTable, kind_of_sql_type
+from kpg.compiler.datalog.types.functors import build_call
 from kpg.compiler.rules.core import (
     Assignment,
     Atom,
@@ -36,7 +42,7 @@ from kpg.compiler.rules.core import (
     ValueType,
     Variable,
     Wildcard,
-    counts_repeats,
+    is_duplicate_sensitive,
     literal_variables,
 )
 from kpg.compiler.rules.strata import strata
@@ -44,57 +50,59 @@ from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type, float_to_word, word_to_float
 
-MADE_UP = "@"
-"""Begins the names of relations that stand for no atom of the text."""
+GENERATED_PREFIX = "@"
+"""Prefix of relations that no atom of the text names."""
 
 Orders = tuple[tuple[int, tuple[int, ...]], ...]
 
 
-def orders(plan: ast.Plan | None, body: Sequence[Literal], diagnostics: Diagnostics) -> Orders:
-    """The plan as ``core.Rule.plan`` has it; noted if it does not name every atom of the text once.
+def plan_orders(plan: ast.Plan | None, body: Sequence[Literal], diagnostics: Diagnostics) -> Orders:
+    """Return the plan in the form of ``core.Rule.plan``, and report if it does not name every atom once.
 
-    Atoms that the text does not have come last.
+    Generated atoms come last.
     """
     if plan is None:
         return ()
     atoms = [one for one in body if isinstance(one, Atom)]
-    written = [place for place, one in enumerate(atoms) if not one.relation.startswith(MADE_UP)]
-    rest = tuple(place for place in range(len(atoms)) if place not in written)
+    named_places = [place for place, one in enumerate(atoms) if not one.relation.startswith(GENERATED_PREFIX)]
+    rest = tuple(place for place in range(len(atoms)) if place not in named_places)
     found: dict[int, tuple[int, ...]] = {}
     if plan.is_strict:
-        return ((0, (*written, *rest)),) if len(atoms) > 1 else ()
+        return ((0, (*named_places, *rest)),) if len(atoms) > 1 else ()
     for version, order in plan.orders:
-        if sorted(order) != list(range(1, len(written) + 1)):
-            message = f"invalid plan: it has to name each of the {len(written)} atoms once"
-            hint = f"atoms are numbered from 1 to {len(written)}, in the order of the body"
+        if sorted(order) != list(range(1, len(named_places) + 1)):
+            message = f"invalid plan: it has to name each of the {len(named_places)} atoms once"
+            hint = f"atoms are numbered from 1 to {len(named_places)}, in the order of the body"
             diagnostics.error("plan", message, plan.span, hint=hint)
         elif version in found:
             diagnostics.error("plan", f"two plans for version {version}", plan.span)
         else:
-            found[version] = (*(written[number - 1] for number in order), *rest)
+            found[version] = (*(named_places[number - 1] for number in order), *rest)
     return tuple(found.items())
 
 
 def check_versions(
     relations: Mapping[str, Relation], rules: Sequence[Rule], diagnostics: Diagnostics
 ) -> None:
-    """Notes plans for versions that no rule of a clause has: one for each atom that is recursive with it.
+    """Report plans for versions that no rule of the clause has.
 
-    A plan holds for the rules of all heads of a clause. Those without such an atom have no other versions to
-    take it, so that one for them alone is without effect.
+    A rule has a version per recursive atom. A plan holds for the rules of all heads of a clause. It
+    has no effect on rules without such a version.
     """
     if not any(rule.plan for rule in rules):
         return
-    most: dict[tuple[str, int, int], tuple[Rule, int]] = {}
+    max_counts: dict[tuple[str, int, int], tuple[Rule, int]] = {}
     for stratum in strata(relations, rules):
         members = frozenset(stratum.relations) if stratum.is_recursive else frozenset[str]()
         for rule in stratum.rules:
             if rule.plan:
                 clause = (rule.span.file, rule.span.line, rule.span.start)
-                count = sum(isinstance(one, Atom) and one.relation in members for one in rule.body)
-                if clause not in most or count > most[clause][1]:
-                    most[clause] = rule, count
-    for rule, count in most.values():
+                count = sum(
+                    isinstance(literal, Atom) and literal.relation in members for literal in rule.body
+                )
+                if clause not in max_counts or count > max_counts[clause][1]:
+                    max_counts[clause] = rule, count
+    for rule, count in max_counts.values():
         _check_versions(rule, count, diagnostics)
 
 
@@ -108,9 +116,10 @@ def _check_versions(rule: Rule, count: int, diagnostics: Diagnostics) -> None:
 
 
 @dataclass(slots=True)
-class Desugar:
-    """Makes core rules; ``relations`` are those that it had to make up for them, their names ending in
-    ``mark``.
+class CoreRules:
+    """Builder of core rules.
+
+    ``relations`` are generated relations, whose names end in ``mark``.
     """
 
     table: TypeTable
@@ -121,21 +130,21 @@ class Desugar:
     rules: list[Rule] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
-    def rule(self, ground: GroundRule) -> None:
-        """Adds the rules of a ground rule."""
+    def add(self, ground: GroundRule) -> None:
+        """Add the rules of a ground rule."""
         rule = ground.rule
         assert rule.relation is not None
-        body = self._without_ranges(ground.body)
-        counts = any(map(has_counter, ground.terms)) or any(map(counted, body))
-        if counts or counts_repeats(rule.aggregates):
+        body = self._replace_generators(ground.body)
+        counts = any(map(has_counter, ground.terms)) or any(map(has_counter_literal, body))
+        if counts or is_duplicate_sensitive(rule.aggregates):
             body = tuple(
-                named(one, f"{UNNAMED}{position}_") if isinstance(one, Atom) else one
+                name_wildcards(one, f"{UNNAMED_PREFIX}{position}_") if isinstance(one, Atom) else one
                 for position, one in enumerate(body)
             )
         extra: list[Literal] = []
         terms = tuple(self._head_term(term, extra, rule.head_span) for term in ground.terms)
         head = Head(rule.relation, terms, rule.head_span)
-        plan = orders(rule.plan, body, self.diagnostics)
+        plan = plan_orders(rule.plan, body, self.diagnostics)
         self.rules.append(Rule(head, (*body, *extra), rule.span, plan))
 
     def _head_term(self, term: Expression, extra: list[Literal], span: Span) -> HeadTerm:
@@ -146,92 +155,96 @@ class Desugar:
         extra.append(Assignment(variable, value, span))
         return variable
 
-    def _without_ranges(self, body: Iterable[Grounded]) -> tuple[Literal, ...]:
-        """The body with relations of their own for ranges and for what some aggregates are over."""
-        made: list[Literal] = []
-        for one in body:
-            match one:
+    def _replace_generators(self, body: Iterable[GroundLiteral]) -> tuple[Literal, ...]:
+        """Return the body with generated relations for ranges and for bodies of some aggregates."""
+        literals: list[Literal] = []
+        for literal in body:
+            match literal:
                 case Range():
-                    atom, extra = self._range(one, tuple(made))
-                    made += [*extra, atom]
-                case Collected():
-                    made.append(self._collected(one, tuple(made)))
+                    atom, extra = self._replace_range(literal, tuple(literals))
+                    literals += [*extra, atom]
+                case RuleAggregate():
+                    literals.append(self._aggregate_over_rules(literal, tuple(literals)))
                 case Atom() | Negation() | Comparison() | Assignment() | BodyAggregate():
-                    made.append(one)
+                    literals.append(literal)
                 case _:
-                    assert_never(one)
-        return _once_bound(made)
+                    assert_never(literal)
+        return _assignments_to_tests(literals)
 
-    def _collected(self, one: Collected, before: tuple[Literal, ...]) -> BodyAggregate:
-        """The aggregate over a relation of the bindings, to which each part of it is a rule."""
+    def _aggregate_over_rules(self, aggregate: RuleAggregate, before: tuple[Literal, ...]) -> BodyAggregate:
+        """Return the aggregate over a generated relation, with a rule per part."""
         name = f"@aggregate{next(self.numbers)}{self.mark}"
-        groups = {group.name for group in one.groups}
-        for terms, body in one.parts:
-            own = {variable.name for literal in body for variable in bound_by(literal)}
+        groups = {group.name for group in aggregate.groups}
+        for terms, body in aggregate.parts:
+            own = {variable.name for literal in body for variable in bound_variables(literal)}
             whole = body if groups <= own else (*before, *body)
-            literals = list(self._without_ranges(whole))
-            heads = tuple(self._head_term(term, literals, one.span) for term in terms)
-            self.rules.append(Rule(Head(name, heads, one.span), tuple(literals), one.span))
-        kinds = [(column, kind_of_stored(column.type)) for column in one.columns]
+            literals = list(self._replace_generators(whole))
+            heads = tuple(self._head_term(term, literals, aggregate.span) for term in terms)
+            self.rules.append(Rule(Head(name, heads, aggregate.span), tuple(literals), aggregate.span))
+        kinds = [(column, kind_of_sql_type(column.type)) for column in aggregate.columns]
         columns = tuple(
             Column(variable.name, ValueType(str(kind), kind.domain, kind.type), kind.type)
             for variable, kind in kinds
         )
         none = (None,) * len(columns)
-        self.relations[name] = Relation(name, columns, Kind.DERIVED, one.span, none)
-        atom = Atom(name, one.columns, one.span)
-        return BodyAggregate(one.result, one.function, one.value, (atom,), one.groups, one.span)
+        self.relations[name] = Relation(name, columns, Kind.DERIVED, aggregate.span, none)
+        atom = Atom(name, aggregate.columns, aggregate.span)
+        return BodyAggregate(
+            aggregate.result, aggregate.function, aggregate.value, (atom,), aggregate.groups, aggregate.span
+        )
 
-    def _range(self, one: Range, before: tuple[Literal, ...]) -> tuple[Atom, list[Literal]]:
-        """The atom that binds a range's variable, and the tests that its arguments are what was computed."""
-        name, type_, span = f"@range{next(self.numbers)}{self.mark}", one.kind.type, one.span
+    def _replace_range(self, range_: Range, before: tuple[Literal, ...]) -> tuple[Atom, list[Literal]]:
+        """Return the atom that binds the range's variable, and tests of its computed arguments."""
+        name, type_, span = f"@range{next(self.numbers)}{self.mark}", range_.kind.type, range_.span
         extra: list[Literal] = []
         computed: list[Literal] = []
         args: list[HeadTerm] = []
-        for arg in one.args:
+        for arg in range_.args:
             if not isinstance(arg, Variable | Constant):
                 variable = Variable(f"{name}_{len(args)}", type_)
                 extra.append(Assignment(variable, arg, span))
                 computed.append(Comparison("eq", variable, arg, span))
                 arg = variable
             args.append(arg)
-        prefix = _once_bound((*before, *extra)) if any(isinstance(arg, Variable) for arg in args) else ()
+        prefix = (
+            _assignments_to_tests((*before, *extra)) if any(isinstance(arg, Variable) for arg in args) else ()
+        )
         start, end, *steps = args
-        for sign in _signs(steps):
-            step = steps[0] if steps else _one(sign, type_)
+        for sign in _directions(steps):
+            step = steps[0] if steps else _unit_step(sign, type_)
             tests: list[Literal] = [_beyond(end, start, sign, span)]
             if steps and not isinstance(steps[0], Constant):
-                zero = integer(0, one.kind, 64)
+                zero = integer(0, range_.kind, 64)
                 tests.append(
                     _beyond(steps[0], zero, sign, span) if sign else Comparison("eq", steps[0], zero, span)
                 )
             head = Head(name, (start, end, step, start), span)
             self.rules.append(Rule(head, (*prefix, *tests), span))
             if sign:
-                self._steps(name, sign, one)
-        value_type = self.table.value_type(one.kind.domain.value)
+                self._add_step_rule(name, sign, range_)
+        value_type = self.table.value_type(range_.kind.domain.value)
         columns = tuple(Column(label, value_type, type_) for label in ("start", "end", "step", "value"))
         self.relations[name] = Relation(name, columns, Kind.DERIVED, span, (None,) * 4)
         step_term = steps[0] if steps else Wildcard(type_)
-        return Atom(name, (start, end, step_term, one.variable), span), computed
+        return Atom(name, (start, end, step_term, range_.variable), span), computed
 
-    def _steps(self, name: str, sign: int, one: Range) -> None:
-        """The rule that goes from each value in one direction to the next."""
-        type_, span = one.kind.type, one.span
-        start, end, step, last, after = (
+    def _add_step_rule(self, name: str, sign: int, range_: Range) -> None:
+        """Add the rule that derives the next value in one direction."""
+        type_, span = range_.kind.type, range_.span
+        start, end, step, last, next_value = (
             Variable(label, type_) for label in ("start", "end", "step", "last", "next")
         )
-        addition = build("+", [(last, one.kind), (step, one.kind)], one.kind, 64)
+        addition = build_call("+", [(last, range_.kind), (step, range_.kind)], range_.kind, 64)
         body: tuple[Literal, ...] = (
             Atom(name, (start, end, step, last), span),
-            _beyond(step, integer(0, one.kind, 64), sign, span),
-            Assignment(after, addition, span),
-            _beyond(end, after, sign, span),
+            _beyond(step, integer(0, range_.kind, 64), sign, span),
+            Assignment(next_value, addition, span),
+            _beyond(end, next_value, sign, span),
         )
-        self.rules.append(Rule(Head(name, (start, end, step, after), span), body, span))
+        self.rules.append(Rule(Head(name, (start, end, step, next_value), span), body, span))
 
-    def equivalence(self, relation: str, types: tuple[Type, Type], span: Span) -> None:
-        """The rules that make a relation an equivalence: reflexive, symmetric, transitive."""
+    def add_equivalence(self, relation: str, types: tuple[Type, Type], span: Span) -> None:
+        """Add the rules that make a relation an equivalence: reflexive, symmetric, transitive."""
         x, y, z = Variable("x", types[0]), Variable("y", types[0]), Variable("z", types[0])
         for terms, body in (
             ((x, x), ((x, Wildcard(types[1])),)),
@@ -242,19 +255,22 @@ class Desugar:
             self.rules.append(Rule(Head(relation, terms, span), literals, span))
 
 
-def _once_bound(body: Sequence[Literal]) -> tuple[Literal, ...]:
-    """The body with equalities for assignments of variables that its atoms, made up ones too, bind."""
-    bound = {v.name for one in body if isinstance(one, Atom) for v in literal_variables(one)}
+def _assignments_to_tests(body: Sequence[Literal]) -> tuple[Literal, ...]:
+    """Replace assignments of variables that atoms bind by equalities."""
+    bound = {v.name for literal in body if isinstance(literal, Atom) for v in literal_variables(literal)}
     return tuple(
-        Comparison("eq", one.variable, one.expression, one.span)
-        if isinstance(one, Assignment) and one.variable.name in bound
-        else one
-        for one in body
+        Comparison("eq", literal.variable, literal.expression, literal.span)
+        if isinstance(literal, Assignment) and literal.variable.name in bound
+        else literal
+        for literal in body
     )
 
 
-def _signs(steps: list[HeadTerm]) -> tuple[int, ...]:
-    """The directions that a range may go in; 0 is none, in which it is its start alone."""
+def _directions(steps: list[HeadTerm]) -> tuple[int, ...]:
+    """Return the possible directions of a range.
+
+    In direction 0 it has only its start.
+    """
     if not steps:
         return (1, -1)
     if not isinstance(steps[0], Constant):
@@ -264,11 +280,14 @@ def _signs(steps: list[HeadTerm]) -> tuple[int, ...]:
     return (0,) if value == 0 else (1,) if value > 0 else (-1,)
 
 
-def _one(sign: int, type_: Type) -> Constant:
-    """1 or -1, the step where none is given; of unsigned numbers too."""
+def _unit_step(sign: int, type_: Type) -> Constant:
+    """Return the default step, 1 or -1."""
     return Constant(float_to_word(float(sign)) if type_.is_float else sign, type_)
 
 
 def _beyond(left: HeadTerm, right: HeadTerm, sign: int, span: Span) -> Comparison:
-    """``left`` lies beyond ``right`` in a direction; in direction 0, elsewhere."""
+    """Return the test that ``left`` lies beyond ``right`` in a direction.
+
+    In direction 0 it tests that they differ.
+    """
     return Comparison({1: "gt", -1: "lt", 0: "ne"}[sign], left, right, span)

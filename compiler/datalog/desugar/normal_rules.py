@@ -20,22 +20,21 @@ from kpg.compiler.datalog.syntax.traverse import FlatLiteral, alternatives, head
 from kpg.compiler.datalog.types.declarations import RelationInfo, TypeKind, TypeTable
 from kpg.compiler.datalog.types.functors import (
     CONSTRAINTS,
-    SQL_NAMES,
-    Result,
-    build,
+    RUNTIME_NAMES,
+    ResultKind,
+    build_call,
     cast,
-    reinterpreted,
-    result_of,
+    reinterpret,
+    result_kind,
     takes_value,
 )
-from kpg.compiler.datalog.types.kind_inference import Typing, is_number_of
+from kpg.compiler.datalog.types.kind_inference import Typing, is_reinterpretation
 from kpg.compiler.rules.core import (
-    WRAPS,
+    WRAP_FUNCTIONS,
     Assignment,
     Atom,
     BodyAggregate,
     Call,
-    Change,
     Comparison,
     Constant,
     Domain,
@@ -43,27 +42,31 @@ from kpg.compiler.rules.core import (
     Literal,
     Negation,
     Parameter,
+    Substitution,
     Term,
     Variable,
     Wildcard,
-    changed,
-    changed_binding,
-    is_total,
+    has_identity,
+    substitute_binding,
+    substitute_literal,
     variables,
 )
 from kpg.runtime.errors import Span
-from kpg.runtime.functions.regex import compiled
+from kpg.runtime.functions.regex import compile_ecmascript
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, BOOLEAN, DOUBLE, Type
 
-UNNAMED = "@_"
-INLINED = "@i"
-"""Stands in the name of an inlined rule's variable, before a number."""
+UNNAMED_PREFIX = "@_"
+INLINED_MARK = "@i"
+"""Separator between the name and the number of an inlined rule's variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """``variable`` is each of start, start + step, ... before end; of two arguments, the step is 1 or -1."""
+    """``variable`` is each of start, start + step, ... before end.
+
+    With two arguments, the step is 1 or -1.
+    """
 
     variable: Variable
     args: tuple[Expression, ...]
@@ -73,8 +76,9 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class NormalAggregate:
-    """An aggregate before its groups are known, over the bindings of any of its alternatives; each has the
-    literals of its value too.
+    """An aggregate over the bindings of any of its alternatives, before its groups are known.
+
+    Each alternative includes the literals of its value.
     """
 
     result: Variable
@@ -85,7 +89,7 @@ class NormalAggregate:
 
     @property
     def literals(self) -> "tuple[NormalLiteral, ...]":
-        """Those of all alternatives."""
+        """Literals of all alternatives."""
         return tuple(one for part in self.alternatives for one in part)
 
 
@@ -93,28 +97,31 @@ NormalLiteral = Literal | Range | NormalAggregate
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
-    """An aggregate over bindings of ``columns`` that need rules of their own: several, or with ranges.
+class RuleAggregate:
+    """An aggregate over bindings of ``columns`` that need rules: there are alternatives, or ranges.
 
-    ``parts``: of each rule its head's terms and its body, in which the groups may be left for the enclosing
-    body to bind.
+    ``parts`` has the head terms and the body of each rule. The enclosing body may have to bind the
+    groups.
     """
 
     result: Variable
     function: str
     value: Expression | None
-    parts: "tuple[tuple[tuple[Expression, ...], tuple[Grounded, ...]], ...]"
+    parts: "tuple[tuple[tuple[Expression, ...], tuple[GroundLiteral, ...]], ...]"
     columns: tuple[Variable, ...]
     groups: tuple[Variable, ...]
     span: Span
 
 
-Grounded = Literal | Range | Collected
+GroundLiteral = Literal | Range | RuleAggregate
 
 
 @dataclass(frozen=True, slots=True)
 class NormalRule:
-    """A rule (``relation`` None: a goal's body). ``places`` says where each variable first occurs."""
+    """A rule, or the body of a goal if ``relation`` is None.
+
+    ``places`` has each variable's first occurrence.
+    """
 
     relation: str | None
     terms: tuple[Expression, ...]
@@ -135,11 +142,11 @@ def normalize(
     diagnostics: Diagnostics,
     size: int,
 ) -> NormalRule | None:
-    """The normal rule of a rule whose types fit; None if an error was found."""
-    errors = diagnostics.errors
+    """Return the normal rule of a typed rule, or None after an error."""
+    errors = diagnostics.error_count
     run = Normalizer(typing, relations, table, diagnostics, size)
-    for one in rule.body:
-        run.literal(one)
+    for flat_literal in rule.body:
+        run.add(flat_literal)
     terms: list[Expression] = []
     aggregates: list[str | None] = []
     head = rule.head
@@ -148,13 +155,13 @@ def normalize(
             found = head_aggregate(arg)
             aggregates.append(None if found is None else found[0])
             terms.append(run.head_term(arg, found, table.kinds[column.type.name]))
-    if errors != diagnostics.errors:
+    if errors != diagnostics.error_count:
         return None
     return NormalRule(
         None if head is None else relations[head.name.text].name,
         tuple(terms),
         tuple(aggregates),
-        tuple(run.out),
+        tuple(run.literals),
         rule.plan,
         run.places,
         rule.span,
@@ -165,113 +172,116 @@ def normalize(
 
 @dataclass(slots=True)
 class Normalizer:
-    """Makes core literals; ``out`` collects those of the scope that is being read."""
+    """Builder of core literals.
+
+    ``literals`` has those of the current scope.
+    """
 
     typing: Typing
     relations: dict[str, RelationInfo]
     table: TypeTable
     diagnostics: Diagnostics
     size: int
-    out: list[NormalLiteral] = field(default_factory=list)
+    literals: list[NormalLiteral] = field(default_factory=list)
     places: dict[str, Span] = field(default_factory=dict)
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     in_aggregate: int = 0
 
     def fresh(self, type_: Type, span: Span, prefix: str = "@") -> Variable:
-        """A made-up variable."""
+        """Return a generated variable."""
         variable = Variable(f"{prefix}{next(self.numbers)}", type_)
         self.places[variable.name] = span
         return variable
 
-    def literal(self, one: FlatLiteral) -> None:
-        """Adds a literal, and what its expressions need."""
-        match one:
+    def add(self, literal_: FlatLiteral) -> None:
+        """Add a literal, and the literals that its expressions need."""
+        match literal_:
             case ast.Atom():
-                self._atom(one, negated=False)
+                self._add_atom(literal_, negated=False)
             case ast.Not(body=ast.Atom() as atom):
-                self._atom(atom, negated=True)
+                self._add_atom(atom, negated=True)
             case ast.Not():
-                raise AssertionError(one)
+                raise AssertionError(literal_)
             case ast.Comparison():
-                self._comparison(one)
+                self._add_comparison(literal_)
             case _:
-                assert_never(one)
+                assert_never(literal_)
 
-    def _atom(self, atom: ast.Atom, *, negated: bool) -> None:
+    def _add_atom(self, atom: ast.Atom, *, negated: bool) -> None:
         relation = self.relations.get(atom.name.text)
         if relation is None:
-            self._constraint(atom, negated)
+            self._add_constraint(atom, negated)
             return
         kinds = [self.table.kinds[column.type.name] for column in relation.columns]
         terms = tuple(self.term(arg, kind) for arg, kind in zip(atom.args, kinds, strict=True))
-        made = Atom(relation.name, terms, atom.span)
-        self.out.append(Negation(made) if negated else made)
+        core_atom = Atom(relation.name, terms, atom.span)
+        self.literals.append(Negation(core_atom) if negated else core_atom)
 
-    def _constraint(self, atom: ast.Atom, negated: bool) -> None:
+    def _add_constraint(self, atom: ast.Atom, negated: bool) -> None:
         args = tuple(self.expression(arg) for arg in atom.args)
         function = CONSTRAINTS.get(atom.name.text)
         if function is not None:
             left, right = args if function == "$full_match" else (args[1], args[0])
             if function == "$full_match" and isinstance(left, Constant):
                 self._check_pattern(left, atom.args[0].span)
-            self.out.append(Comparison(function, left, right, atom.span, negated))
+            self.literals.append(Comparison(function, left, right, atom.span, negated))
             return
         arg_types, _ = self.typing.overloads[id(atom)]
         call = Call(atom.name.text, tuple(map(cast, args, arg_types)), BOOLEAN)
-        wanted = Constant(int(not negated), BOOLEAN)
-        self.out.append(Comparison("eq", call, wanted, atom.span))
+        expected = Constant(int(not negated), BOOLEAN)
+        self.literals.append(Comparison("eq", call, expected, atom.span))
 
     def _check_pattern(self, pattern: Constant, span: Span) -> None:
 
         try:
-            compiled(str(pattern.value))
+            compile_ecmascript(str(pattern.value))
         except ValueError as error:
             message = f"no regular expression, so that nothing matches it: {error}"
             self.diagnostics.warning("pattern", message, span)
 
-    def _comparison(self, comparison: ast.Comparison) -> None:
+    def _add_comparison(self, comparison: ast.Comparison) -> None:
         left = self.expression(comparison.left, in_equality=comparison.operator == "=")
         right = self.expression(comparison.right, in_equality=comparison.operator == "=")
         overload = self.typing.overloads.get(id(comparison))
         if overload is not None:
             left, right = cast(left, overload[0][0]), cast(right, overload[0][1])
-        function = SQL_NAMES[comparison.operator]
-        self.out.append(Comparison(function, left, right, comparison.span))
+        function = RUNTIME_NAMES[comparison.operator]
+        self.literals.append(Comparison(function, left, right, comparison.span))
 
     def term(self, expression: ast.Expression, kind: TypeKind) -> Term:
-        """What stands for an argument of an atom."""
+        """Return the term for an argument of an atom."""
         if isinstance(expression, ast.Underscore):
             return Wildcard(kind.type)
-        value = self._of_kind(expression, kind)
+        value = self._as_kind(expression, kind)
         if next(variables(value), None) is None:
             value = constants.encode(value, self.table)
         if isinstance(value, Variable | Constant | Parameter):
             return value
         variable = self.fresh(kind.type, expression.span)
-        self.out.append(Comparison("eq", variable, value, expression.span))
+        self.literals.append(Comparison("eq", variable, value, expression.span))
         return variable
 
     def head_term(
         self, arg: ast.Expression, aggregate: tuple[str, ast.Expression] | None, kind: TypeKind
     ) -> Expression:
-        """What stands for an argument of the head."""
+        """Return the expression for an argument of the head."""
         if aggregate is None:
-            return self._of_kind(arg, kind)
+            return self._as_kind(arg, kind)
         function, value = aggregate
         if not takes_value(function):
             if not isinstance(value, ast.Underscore):
                 self.expression(value)
             return Constant(1, BIGINT)
-        if result_of(function) is Result.FLOAT:
+        if result_kind(function) is ResultKind.FLOAT:
             return self.as_float(value)
-        return self._of_kind(value, kind)
+        return self._as_kind(value, kind)
 
     def as_float(self, value: ast.Expression) -> Expression:
-        """The operand of an aggregate of floats."""
+        """Return the operand of an aggregate over floats."""
         return cast(self.expression(value), DOUBLE)
 
-    def _of_kind(self, expression: ast.Expression, kind: TypeKind) -> Expression:
-        """The expression, as a value of the kind of the column it is for."""
+    def _as_kind(self, expression: ast.Expression, kind: TypeKind) -> Expression:
+        """Return the expression as a value of a column's kind."""
         if isinstance(expression, Literals) and kind.domain is Domain.SQL:
             return self._literal(expression, kind)
         value = self.expression(expression, in_equality=True)
@@ -285,7 +295,10 @@ class Normalizer:
             return Constant(0, kind.type)
 
     def expression(self, expression: ast.Expression, *, in_equality: bool = False) -> Expression:
-        """The expression in the core; ``in_equality`` where an underscore in a record is any value."""
+        """Return the core expression.
+
+        With ``in_equality``, an underscore in a record matches any value.
+        """
         kind = self.typing.kind(expression)
         match expression:
             case ast.Variable(name=name, span=span):
@@ -302,9 +315,13 @@ class Normalizer:
                     return constants.branch(name, self._parts(arguments or (), in_equality))
                 return Parameter(name, kind.type)
             case ast.Cast(value=value):
-                made = self.expression(value, in_equality=in_equality)
+                operand = self.expression(value, in_equality=in_equality)
                 source = self.typing.kind(value)
-                return reinterpreted(made, source, kind, self.size) if is_number_of(source, kind) else made
+                return (
+                    reinterpret(operand, source, kind, self.size)
+                    if is_reinterpretation(source, kind)
+                    else operand
+                )
             case ast.Aggregate():
                 return self._aggregate(expression, kind)
             case ast.Call(function="neg", args=(ast.Integer() | ast.Float() as number,)):
@@ -319,7 +336,7 @@ class Normalizer:
 
     def _parts(self, args: tuple[ast.Expression, ...], in_equality: bool) -> tuple[Expression, ...]:
         return tuple(
-            self.fresh(self.typing.kind(arg).type, arg.span, UNNAMED)
+            self.fresh(self.typing.kind(arg).type, arg.span, UNNAMED_PREFIX)
             if in_equality and isinstance(arg, ast.Underscore)
             else self.expression(arg, in_equality=in_equality)
             for arg in args
@@ -345,7 +362,7 @@ class Normalizer:
         if call.function == "range":
             args = tuple(self.expression(arg) for arg in call.args)
             variable = self.fresh(kind.type, call.span)
-            self.out.append(Range(variable, args, kind, call.span))
+            self.literals.append(Range(variable, args, kind, call.span))
             return variable
         operands = [(self.expression(arg), self.typing.kind(arg)) for arg in call.args]
         functor, own = self.table.functors.get(call.function), self.table.functions.get(call.function.lower())
@@ -354,47 +371,52 @@ class Normalizer:
             return Call(own, tuple(operand for operand, _ in operands), kind.type)
         overload = self.typing.overloads.get(id(call))
         if overload is None:
-            return build(call.function, operands, kind, self.size)
+            return build_call(call.function, operands, kind, self.size)
         arg_types, result = overload
         values = tuple(cast(value, type_) for (value, _), type_ in zip(operands, arg_types, strict=True))
-        made = Call(own or SQL_NAMES.get(call.function, call.function), values, result)
-        return cast(made, kind.type)
+        core_call = Call(own or RUNTIME_NAMES.get(call.function, call.function), values, result)
+        return cast(core_call, kind.type)
 
     def _aggregate(self, aggregate: ast.Aggregate, kind: TypeKind) -> Expression:
-        outer = self.out
+        outer = self.literals
         self.in_aggregate += 1
         parts: list[list[NormalLiteral]] = []
         for part in alternatives(aggregate.body):
-            self.out = []
+            self.literals = []
             for one in part:
-                self.literal(one)
-            parts.append(self.out)
-        self.out = []
+                self.add(one)
+            parts.append(self.literals)
+        self.literals = []
         value: Expression | None = None
         if aggregate.value is not None:
-            as_float = result_of(aggregate.function) is Result.FLOAT
+            as_float = result_kind(aggregate.function) is ResultKind.FLOAT
             value = (self.as_float if as_float else self.expression)(aggregate.value)
-        bodies = tuple((*part, *self.out) for part in parts)
-        self.out = outer
+        bodies = tuple((*part, *self.literals) for part in parts)
+        self.literals = outer
         self.in_aggregate -= 1
         result = self.fresh(kind.type, aggregate.span)
-        self.out.append(NormalAggregate(result, aggregate.function, value, bodies, aggregate.span))
-        if self.size == 32 and is_total(aggregate.function) and kind.domain in WRAPS:
-            return Call(WRAPS[kind.domain], (result,), kind.type)
+        self.literals.append(NormalAggregate(result, aggregate.function, value, bodies, aggregate.span))
+        if self.size == 32 and has_identity(aggregate.function) and kind.domain in WRAP_FUNCTIONS:
+            return Call(WRAP_FUNCTIONS[kind.domain], (result,), kind.type)
         return result
 
 
-def literal(value: NormalLiteral, change: Change) -> NormalLiteral:
-    """The literal with its expressions changed; a variable that it binds, only to a variable."""
+def literal(value: NormalLiteral, change: Substitution) -> NormalLiteral:
+    """Return the literal with the substitution applied.
+
+    A variable that it binds is replaced only by a variable.
+    """
     match value:
         case Atom() | Negation() | Comparison() | Assignment():
-            return changed(value, change)
+            return substitute_literal(value, change)
         case Range(variable=variable, args=args):
-            return replace(value, variable=changed_binding(variable, change), args=tuple(map(change, args)))
+            return replace(
+                value, variable=substitute_binding(variable, change), args=tuple(map(change, args))
+            )
         case NormalAggregate(result=result, value=operand, alternatives=parts):
             return replace(
                 value,
-                result=changed_binding(result, change),
+                result=substitute_binding(result, change),
                 value=None if operand is None else change(operand),
                 alternatives=tuple(tuple(literal(one, change) for one in part) for part in parts),
             )
@@ -404,23 +426,25 @@ def literal(value: NormalLiteral, change: Change) -> NormalLiteral:
             assert_never(value)
 
 
-def bound_by(one: NormalLiteral | Grounded) -> Iterator[Variable]:
-    """The variables that a literal binds."""
-    match one:
+def bound_variables(literal_: NormalLiteral | GroundLiteral) -> Iterator[Variable]:
+    """Yield the variables that a literal binds."""
+    match literal_:
         case Atom():
-            yield from direct(one)
+            yield from direct_variables(literal_)
         case Assignment(variable=variable) | Range(variable=variable):
             yield variable
-        case BodyAggregate(result=variable) | NormalAggregate(result=variable) | Collected(result=variable):
+        case (
+            BodyAggregate(result=variable) | NormalAggregate(result=variable) | RuleAggregate(result=variable)
+        ):
             yield variable
         case Negation() | Comparison():
             return
         case _:
-            assert_never(one)
+            assert_never(literal_)
 
 
-def direct(value: NormalLiteral | Grounded) -> Iterator[Variable]:
-    """The variables of a literal, of an aggregate its result only."""
+def direct_variables(value: NormalLiteral | GroundLiteral) -> Iterator[Variable]:
+    """Yield the variables of a literal; of an aggregate only the result."""
     match value:
         case Atom(terms=terms) | Negation(atom=Atom(terms=terms)):
             for part in terms:
@@ -435,17 +459,17 @@ def direct(value: NormalLiteral | Grounded) -> Iterator[Variable]:
             yield variable
             for arg in args:
                 yield from variables(arg)
-        case NormalAggregate(result=result) | BodyAggregate(result=result) | Collected(result=result):
+        case NormalAggregate(result=result) | BodyAggregate(result=result) | RuleAggregate(result=result):
             yield result
         case _:
             assert_never(value)
 
 
-def everywhere(value: NormalLiteral) -> Iterator[Variable]:
-    """The variables of a literal, inside of aggregates too."""
-    yield from direct(value)
+def all_variables(value: NormalLiteral) -> Iterator[Variable]:
+    """Yield the variables of a literal, also inside aggregates."""
+    yield from direct_variables(value)
     if isinstance(value, NormalAggregate):
         if value.value is not None:
             yield from variables(value.value)
         for part in value.literals:
-            yield from everywhere(part)
+            yield from all_variables(part)

@@ -20,37 +20,40 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.flowlog.loops import Block, by_rounds, declarations, without_blocks
+from kpg.compiler.datalog.flowlog.loops import Block, declarations, expand_blocks, expand_negative_cycles
 from kpg.compiler.datalog.syntax import ast
-from kpg.compiler.datalog.syntax.traverse import head_aggregate, nodes, rewritten
+from kpg.compiler.datalog.syntax.traverse import head_aggregate, nodes, transform_tree
 from kpg.runtime.errors import Span
-from kpg.runtime.functions import aggregate_named
+from kpg.runtime.functions import lookup_aggregate
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, DOUBLE
 
 T = TypeVar("T")
 
 
-Merges = Mapping[str, Mapping[int, str]]
-"""Of relations the functions of columns, by place."""
+MergeColumns = Mapping[str, Mapping[int, str]]
+"""Merge functions of columns, by relation and position."""
 
 
-def with_merges(statements: Sequence[ast.Statement]) -> list[ast.Statement]:
-    """The statements with such columns as aggregates of what rules derive."""
+def expand_merge_columns(statements: Sequence[ast.Statement]) -> list[ast.Statement]:
+    """Return the statements with merge columns as aggregates in heads."""
     merges: dict[str, dict[int, str]] = {}
-    made: list[ast.Statement] = []
-    for one in statements:
-        if isinstance(one, ast.Declaration) and any(part.type.merge for part in one.attributes):
-            places = {at: part.type.merge for at, part in enumerate(one.attributes) if part.type.merge}
-            merges |= {name.text: places for name in one.names}
-            plain = tuple(replace(part, type=replace(part.type, merge="")) for part in one.attributes)
-            one = replace(one, attributes=plain)
-        made.append(one)
-    return [_aggregating(one, merges) if merges and isinstance(one, ast.Clause) else one for one in made]
+    result: list[ast.Statement] = []
+    for statement in statements:
+        if isinstance(statement, ast.Declaration) and any(part.type.merge for part in statement.attributes):
+            places = {at: part.type.merge for at, part in enumerate(statement.attributes) if part.type.merge}
+            merges |= {name.text: places for name in statement.names}
+            plain = tuple(replace(part, type=replace(part.type, merge="")) for part in statement.attributes)
+            statement = replace(statement, attributes=plain)
+        result.append(statement)
+    return [
+        _add_merge_aggregates(one, merges) if merges and isinstance(one, ast.Clause) else one
+        for one in result
+    ]
 
 
-def _aggregating(clause: ast.Clause, merges: Merges) -> ast.Clause:
-    body = clause.body or ast.Truth(True, clause.span)  # facts alone would be a table that keeps them all
+def _add_merge_aggregates(clause: ast.Clause, merges: MergeColumns) -> ast.Clause:
+    body = clause.body or ast.Truth(True, clause.span)  # without a body it would be a fact
     heads = tuple(_head(head, merges.get(head.name.text, {})) for head in clause.heads)
     return clause if heads == clause.heads else replace(clause, heads=heads, body=body)
 
@@ -62,158 +65,179 @@ def _head(head: ast.Atom, places: Mapping[int, str]) -> ast.Atom:
     return replace(head, args=args)
 
 
-BEST = ("min", "max")
-"""What columns keep the best by, and functors of any number of values."""
-VALUED = (*BEST, "sum")
-"""Aggregates of the type of their values."""
+EXTREMES = ("min", "max")
+"""Functions of merge columns, and functors of any number of values."""
+SAME_TYPE_AGGREGATES = (*EXTREMES, "sum")
+"""Aggregates whose result has the type of their values."""
 
 
-def spelled(statements: Sequence[T]) -> list[T]:
-    """The statements with uses of names spelled as the declarations are."""
+def unify_case(statements: Sequence[T]) -> list[T]:
+    """Return the statements with all names in the case of their declarations."""
     known = _spellings(statements)
     if not known:
         return list(statements)
 
     def change(node: Any) -> Any:
         if isinstance(node, ast.Directive):
-            return replace(node, names=tuple(_spelled(name, known) for name in node.names))
+            return replace(node, names=tuple(_unify_name(name, known) for name in node.names))
         if isinstance(node, ast.Atom | ast.ComponentRef | ast.Override | ast.Query):
-            return replace(node, name=_spelled(node.name, known))
+            return replace(node, name=_unify_name(node.name, known))
         return node
 
-    return [rewritten(one, change) for one in statements]
+    return [transform_tree(statement, change) for statement in statements]
 
 
 def _spellings(statements: Sequence[Any]) -> dict[str, str]:
-    """The spelling of names in small letters, but for those that are declared in several ways."""
+    """Return the declared spelling of each lower-case name that has only one."""
     found: dict[str, set[str]] = {}
-    for text in _declared(statements):
+    for text in _declared_names(statements):
         found.setdefault(text.lower(), set()).add(text)
     return {small: texts.pop() for small, texts in found.items() if len(texts) == 1}
 
 
-def _declared(statements: Sequence[Any]) -> Iterator[str]:
-    for one in nodes(tuple(statements)):
-        if isinstance(one, ast.Declaration):
-            yield from (name.text for name in one.names)
-        elif isinstance(one, ast.Component | ast.Init):
-            yield one.name.text
+def _declared_names(statements: Sequence[Any]) -> Iterator[str]:
+    for statement in nodes(tuple(statements)):
+        if isinstance(statement, ast.Declaration):
+            yield from (name.text for name in statement.names)
+        elif isinstance(statement, ast.Component | ast.Init):
+            yield statement.name.text
 
 
-def _spelled(name: ast.Name, known: Mapping[str, str]) -> ast.Name:
-    text = ".".join(known.get(part.lower(), part) for part in name.text.split("."))
+def _unify_name(name: ast.Name, spellings: Mapping[str, str]) -> ast.Name:
+    text = ".".join(spellings.get(part.lower(), part) for part in name.text.split("."))
     return name if text == name.text else replace(name, text=text)
 
 
 BLOCKS: Final = r"\bfixpoint\s*\{|\bloop\s+(?:while|until)\b"
-ITS: Final = re.compile(
+FLOWLOG_SYNTAX: Final = re.compile(
     r":\s*(?P<type>u?int(?:8|16|32|64)|[iu](?:8|16|32|64)|f32|f64|string|bool)\b"
     rf"|:\s*\(\s*[\w?]+\s*:(?!-)|{BLOCKS}|^\s*\.extern\s+fn\b|\bIO\s*=\s*\"?(?:command|cmd)\b",
     re.MULTILINE,
 )
-DEFINED: Final = re.compile(r"\.type\s+(\w+)")
+TYPE_DEFINITION: Final = re.compile(r"\.type\s+(\w+)")
 HAS_BLOCKS: Final = re.compile(BLOCKS)
-ROWS: Final = "@rows"
-"""Follows a relation's name in that of the rows that its aggregate is over."""
-MOST_ROUNDS: Final = 200
-"""Of a loop that is written out round by round."""
-OTHER_FUNCTORS: Final = {"to_number": "to_number_or_zero", "to_string": "to_plain_string"}
-"""Functors that are called alike and mean something else."""
-TOTALS: Final = {"count": False, "sum": True}
-"""Aggregates that are 0 of no rows, and whether they are of a value."""
-COUNTING: Final = ("count", "sum", "mean")
-"""Aggregates to which it matters whether a row is there twice."""
-WHOLE: Final = re.compile(r"number|unsigned|u?int(8|16|32|64)|[iu](8|16|32|64)")
+ROWS_SUFFIX: Final = "@rows"
+"""Suffix of the relation of the rows over which a relation's aggregate ranges."""
+MAX_ROUNDS: Final = 200
+"""Maximum number of rounds of an unrolled loop."""
+RENAMED_FUNCTORS: Final = {"to_number": "to_number_or_zero", "to_string": "to_plain_string"}
+"""Functors whose FlowLog names have another meaning in Soufflé."""
+ZERO_AGGREGATES: Final = {"count": False, "sum": True}
+"""Aggregates that are 0 over no rows, and whether they take a value."""
+DUPLICATE_SENSITIVE: Final = ("count", "sum", "mean")
+"""Aggregates whose result depends on duplicate rows."""
+INTEGER_TYPE: Final = re.compile(r"number|unsigned|u?int(8|16|32|64)|[iu](8|16|32|64)")
 
 
 def is_flowlog(text: str) -> bool:
-    """Whether a text without comments is FlowLog's: a type that it defines itself says nothing."""
-    defined = set(DEFINED.findall(text))
-    return any(found["type"] not in defined for found in ITS.finditer(text))
+    """Return whether a text without comments is FlowLog.
+
+    Type names that it defines itself do not count.
+    """
+    defined = set(TYPE_DEFINITION.findall(text))
+    return any(found["type"] not in defined for found in FLOWLOG_SYNTAX.finditer(text))
 
 
-def binds_alike(text: str) -> bool:
-    """Whether operators of FlowLog's text are read from left to right."""
+def has_equal_precedence(text: str) -> bool:
+    """Return whether FlowLog's text reads operators from left to right with equal precedence."""
     return HAS_BLOCKS.search(text) is not None
 
 
 def translate(
     statements: Sequence[ast.Statement | Block], diagnostics: Diagnostics
 ) -> tuple[ast.Statement, ...]:
-    """FlowLog's statements as ours; what has no equal is noted."""
+    """Return FlowLog's statements in the common syntax.
 
-    flat = with_merges(by_rounds(without_blocks(spelled(statements), diagnostics), diagnostics))
-    functions = {one.name.text for one in flat if isinstance(one, ast.Functor)}
-    singles = [with_singles(one) for one in flat]
-    return _scope(singles, {}, {}, functions, aliases(singles))
+    Unsupported ones are reported.
+    """
+
+    flat = expand_merge_columns(
+        expand_negative_cycles(expand_blocks(unify_case(statements), diagnostics), diagnostics)
+    )
+    functions = {statement.name.text for statement in flat if isinstance(statement, ast.Functor)}
+    singles = [use_single_floats(statement) for statement in flat]
+    return _translate_scope(singles, {}, {}, functions, type_aliases(singles))
 
 
-Known = Mapping[str, ast.Declaration]
+DeclarationsByName = Mapping[str, ast.Declaration]
 
 
-def _scope(
+def _translate_scope(
     statements: Sequence[ast.Statement],
-    outside: Known,
-    components: Mapping[str, Known],
+    outside: DeclarationsByName,
+    components: Mapping[str, DeclarationsByName],
     functions: Collection[str],
     known_as: Mapping[str, str],
 ) -> tuple[ast.Statement, ...]:
-    """The statements of a text or component; ``outside``: what is declared around it."""
+    """Translate the statements of a text or component.
+
+    ``outside`` has the declarations around it.
+    """
 
     own = {name.text: one for one in statements if isinstance(one, ast.Declaration) for name in one.names}
-    declared, inside = {**outside, **own}, dict(components)
-    made: list[ast.Statement] = []
+    declared, component_declarations = {**outside, **own}, dict(components)
+    result: list[ast.Statement] = []
     helpers: dict[str, ast.Declaration] = {}
-    widths, projections = Widths(declared, known_as), Projections(declared)
-    best = _best(statements)
-    for one in statements:
-        one = rewritten(one, _value)
-        if isinstance(one, ast.Clause) and one.body is not None:
-            one = replace(one, heads=tuple(_improving(head, best) for head in one.heads))
-        if isinstance(one, ast.Component):
-            bases = [inside.get(base.name.text, {}) for base in one.bases]
+    widths, projections = NumericWidths(declared, known_as), AggregateProjections(declared)
+    best = _extreme_columns(statements)
+    for statement in statements:
+        statement = transform_tree(statement, _translate_value)
+        if isinstance(statement, ast.Clause) and statement.body is not None:
+            statement = replace(
+                statement, heads=tuple(_add_extreme_aggregates(head, best) for head in statement.heads)
+            )
+        if isinstance(statement, ast.Component):
+            bases = [component_declarations.get(base.name.text, {}) for base in statement.bases]
             known = {name: found for base in bases for name, found in base.items()}
-            parts = _scope(one.statements, {**declared, **known}, inside, functions, known_as)
-            inside[one.name.text] = {**known, **declarations(parts)}
-            made.append(replace(one, statements=parts))
-        elif isinstance(one, ast.Clause):
-            one = widths.narrowed(_planned(_predicates(one, functions) if functions else one))
-            one, more = projections.projected(one)
-            made += more
-            made += _aggregated(one, declared, helpers) if len(one.heads) == 1 else [one]
-        elif isinstance(one, ast.Update):
-            made.append(widths.narrowed(one))
-        elif isinstance(one, ast.Directive) and one.kind == "output":
-            made.append(replace(one, options=(*one.options, ("nullary", "True"))))
+            parts = _translate_scope(
+                statement.statements, {**declared, **known}, component_declarations, functions, known_as
+            )
+            component_declarations[statement.name.text] = {**known, **declarations(parts)}
+            result.append(replace(statement, statements=parts))
+        elif isinstance(statement, ast.Clause):
+            statement = widths.annotate_operations(
+                _plan_all_versions(_compare_functions(statement, functions) if functions else statement)
+            )
+            statement, more = projections.project_aggregates(statement)
+            result += more
+            result += (
+                _split_aggregate(statement, declared, helpers) if len(statement.heads) == 1 else [statement]
+            )
+        elif isinstance(statement, ast.Update):
+            result.append(widths.annotate_operations(statement))
+        elif isinstance(statement, ast.Directive) and statement.kind == "output":
+            result.append(replace(statement, options=(*statement.options, ("nullary", "True"))))
         else:
-            made.append(one)
-    return (*helpers.values(), *made)
+            result.append(statement)
+    return (*helpers.values(), *result)
 
 
-def _best(statements: Sequence[ast.Statement]) -> dict[str, dict[int, str]]:
-    """The columns of which rules keep the least or greatest value, by relations."""
+def _extreme_columns(statements: Sequence[ast.Statement]) -> dict[str, dict[int, str]]:
+    """Return the columns for which rules keep the least or greatest value, by relation."""
     found: dict[str, dict[int, str]] = {}
-    for one in statements:
-        for head in one.heads if isinstance(one, ast.Clause) else ():
+    for statement in statements:
+        for head in statement.heads if isinstance(statement, ast.Clause) else ():
             for place, arg in enumerate(head.args):
-                function = _function(arg)
-                if function in BEST:
+                function = _aggregate_function_name(arg)
+                if function in EXTREMES:
                     found.setdefault(head.name.text, {})[place] = function
     return found
 
 
-def _improving(head: ast.Atom, best: Mapping[str, Mapping[int, str]]) -> ast.Atom:
-    """The head with the aggregates of the relation's other rules: ``d(x, 0)`` beside ``d(y, min(c))``."""
+def _add_extreme_aggregates(head: ast.Atom, best: Mapping[str, Mapping[int, str]]) -> ast.Atom:
+    """Add the aggregates of the relation's other rules to the head: ``d(x, 0)`` beside ``d(y, min(c))``."""
     functions = best.get(head.name.text, {})
     args = tuple(
-        ast.Call(functions[place], (arg,), arg.span) if place in functions and _function(arg) is None else arg
+        ast.Call(functions[place], (arg,), arg.span)
+        if place in functions and _aggregate_function_name(arg) is None
+        else arg
         for place, arg in enumerate(head.args)
     )
     return replace(head, args=args) if functions else head
 
 
-def _planned(clause: ast.Clause) -> ast.Clause:
-    """The clause with a plan for all versions, whatever the version that a single one is given for."""
+def _plan_all_versions(clause: ast.Clause) -> ast.Clause:
+    """Apply a single plan to all versions of the clause."""
     if clause.plan is None or clause.plan.is_strict or len(clause.plan.orders) != 1:
         return clause
     ((_, order),) = clause.plan.orders
@@ -223,68 +247,70 @@ def _planned(clause: ast.Clause) -> ast.Clause:
 # Values
 
 
-def _value(node: Any) -> Any:
-    """True and False; a text that is no number is 0 as one, and floats have as many places as they need."""
+def _translate_value(node: Any) -> Any:
+    """Translate the constants True and False, and renamed functors."""
     if isinstance(node, ast.Variable) and node.name in ("True", "False"):
         return ast.Boolean(node.name == "True", node.span)
-    if isinstance(node, ast.Call) and node.function in OTHER_FUNCTORS:
-        return replace(node, function=OTHER_FUNCTORS[node.function])
+    if isinstance(node, ast.Call) and node.function in RENAMED_FUNCTORS:
+        return replace(node, function=RENAMED_FUNCTORS[node.function])
     return node
 
 
-# Aggregates: of the different rows of keys and values that all rules derive
+# Aggregates over the distinct rows of keys and values that all rules derive
 
 
-def _aggregated(
-    clause: ast.Clause, declared: Known, helpers: dict[str, ast.Declaration]
+def _split_aggregate(
+    clause: ast.Clause, declared: DeclarationsByName, helpers: dict[str, ast.Declaration]
 ) -> Iterator[ast.Statement]:
     (head,) = clause.heads
-    places = [place for place, arg in enumerate(head.args) if _function(arg) is not None]
+    places = [place for place, arg in enumerate(head.args) if _aggregate_function_name(arg) is not None]
     declaration = declared.get(head.name.text)
-    counts = any(_function(head.args[place]) in COUNTING for place in places)
+    counts = any(_aggregate_function_name(head.args[place]) in DUPLICATE_SENSITIVE for place in places)
     if not counts or declaration is None or len(declaration.attributes) != len(head.args):
         yield clause
         return
-    operands = {place: _operand(head.args[place]) for place in places}
-    rows = replace(head.name, text=head.name.text + ROWS)
+    operands = {place: _aggregate_operand(head.args[place]) for place in places}
+    rows = replace(head.name, text=head.name.text + ROWS_SUFFIX)
     is_new = rows.text not in helpers and rows.text not in declared
     if is_new:
-        helpers[rows.text] = _rows(declaration, rows, operands, clause, declared)
+        helpers[rows.text] = _rows_declaration(declaration, rows, operands, clause, declared)
     args = tuple(operands.get(place, arg) for place, arg in enumerate(head.args))
     yield replace(clause, heads=(replace(head, name=rows, args=args),))
     if is_new:
-        yield _combined(clause, head, rows, places, declaration)
+        yield _aggregation_rule(clause, head, rows, places, declaration)
 
 
-def _operand(arg: ast.Expression) -> ast.Expression:
+def _aggregate_operand(arg: ast.Expression) -> ast.Expression:
     found = head_aggregate(arg)
     assert found is not None
     return found[1]
 
 
-def _function(arg: ast.Expression) -> str | None:
+def _aggregate_function_name(arg: ast.Expression) -> str | None:
     found = head_aggregate(arg)
     return None if found is None else found[0]
 
 
-def _rows(
+def _rows_declaration(
     declaration: ast.Declaration,
     name: ast.Name,
     operands: Mapping[int, ast.Expression],
     clause: ast.Clause,
-    declared: Known,
+    declared: DeclarationsByName,
 ) -> ast.Declaration:
-    """The declaration of the rows: as the relation's, with the values' types."""
+    """Return the declaration of the rows: the relation's, with the types of the aggregated values."""
     attributes = list(declaration.attributes)
     for place, value in operands.items():
-        found = _type_of(value, clause.body, declared)
+        found = _operand_type(value, clause.body, declared)
         if found is not None:
             attributes[place] = replace(attributes[place], type=found)
     return ast.Declaration((name,), tuple(attributes), (), declaration.span)
 
 
-def _type_of(value: ast.Expression, body: ast.Body | None, declared: Known) -> ast.TypeRef | None:
-    """The type of the first column that one of the value's variables stands in."""
+def _operand_type(
+    value: ast.Expression, body: ast.Body | None, declared: DeclarationsByName
+) -> ast.TypeRef | None:
+    """Return the type of the first column in which the value's first variable occurs."""
     names = [part.name for part in nodes(value) if isinstance(part, ast.Variable)]
     for atom in nodes(body):
         declaration = declared.get(atom.name.text) if isinstance(atom, ast.Atom) else None
@@ -296,34 +322,37 @@ def _type_of(value: ast.Expression, body: ast.Body | None, declared: Known) -> a
     return None
 
 
-def _leaves_whole_numbers(function: str) -> bool:
-    """Whether the aggregate of whole numbers is none: it is a mean."""
-    signature = aggregate_named(function).rule((BIGINT,))
+def _returns_float(function: str) -> bool:
+    """Return whether the aggregate of integers is not an integer, as a mean."""
+    signature = lookup_aggregate(function).rule((BIGINT,))
     return signature is not None and signature.result == DOUBLE
 
 
-def _combined(
+def _aggregation_rule(
     clause: ast.Clause,
     head: ast.Atom,
     rows: ast.Name,
     places: Sequence[int],
     declaration: ast.Declaration,
 ) -> ast.Clause:
-    """The rule that aggregates the rows; a mean of a column of whole numbers is whole. Without keys, counts
-    and sums of no rows are 0.
+    """Return the rule that aggregates the rows.
+
+    A mean over a column of integers is an integer. Without keys, counts and sums of no rows are 0.
     """
-    functions = [_function(head.args[place]) for place in places]
-    if len(places) == len(head.args) and all(function in TOTALS for function in functions):
-        return _totals(clause, head, rows)
+    functions = [_aggregate_function_name(head.args[place]) for place in places]
+    if len(places) == len(head.args) and all(function in ZERO_AGGREGATES for function in functions):
+        return _global_aggregation_rule(clause, head, rows)
     span = clause.span
     names = [ast.Variable(f"c{number}", span) for number in range(len(head.args))]
     args: list[ast.Expression] = list(names)
     for place in places:
-        function = str(_function(head.args[place]))
-        whole = WHOLE.fullmatch(declaration.attributes[place].type.name.text)
-        if whole and _leaves_whole_numbers(function):
+        function = str(_aggregate_function_name(head.args[place]))
+        whole = INTEGER_TYPE.fullmatch(declaration.attributes[place].type.name.text)
+        if whole and _returns_float(function):
             value = ast.Variable("value", span)
-            inner = tuple(value if at == place else _other(names[at], places, at) for at in range(len(names)))
+            inner = tuple(
+                value if at == place else _other_term(names[at], places, at) for at in range(len(names))
+            )
             total = ast.Aggregate("sum", value, ast.Atom(rows, inner, span), span)
             number = ast.Aggregate("count", None, ast.Atom(rows, inner, span), span)
             args[place] = ast.Call("/", (total, number), span)
@@ -334,21 +363,21 @@ def _combined(
     return ast.Clause((replace(head, args=tuple(args)),), ast.Atom(rows, body, span), None, span)
 
 
-def _totals(clause: ast.Clause, head: ast.Atom, rows: ast.Name) -> ast.Clause:
+def _global_aggregation_rule(clause: ast.Clause, head: ast.Atom, rows: ast.Name) -> ast.Clause:
     span = clause.span
     args: list[ast.Expression] = []
     for place, arg in enumerate(head.args):
         value = ast.Variable("value", span)
         inner = tuple(value if at == place else ast.Underscore(span) for at in range(len(head.args)))
-        function = str(_function(arg))
-        operand = value if TOTALS[function] else None
+        function = str(_aggregate_function_name(arg))
+        operand = value if ZERO_AGGREGATES[function] else None
         atom = ast.Atom(rows, inner if operand else (ast.Underscore(span),) * len(head.args), span)
         args.append(ast.Aggregate(function, operand, atom, span))
     return ast.Clause((replace(head, args=tuple(args)),), None, None, span)
 
 
-def _other(name: ast.Variable, places: Sequence[int], place: int) -> ast.Expression:
-    """A key of the rows, or any of the values that another aggregate is of."""
+def _other_term(name: ast.Variable, places: Sequence[int], place: int) -> ast.Expression:
+    """Return a key of the rows, or a wildcard for the value of another aggregate."""
     return ast.Underscore(name.span) if place in places else name
 
 
@@ -356,68 +385,69 @@ def _other(name: ast.Variable, places: Sequence[int], place: int) -> ast.Express
 
 
 def tuple_type(
-    fields: tuple[ast.Attribute, ...], span: Span, known: dict[str, ast.RecordType]
+    fields: tuple[ast.Attribute, ...], span: Span, record_types: dict[str, ast.RecordType]
 ) -> ast.TypeRef:
-    """The type ``(a: int32, b: string)``, entered into the known ones."""
-    name = ast.Name(f"({', '.join(one.type.name.text for one in fields)})", span)
-    if name.text not in known:
+    """Return the type ``(a: int32, b: string)``, and add its record type to ``record_types``."""
+    name = ast.Name(f"({', '.join(attribute.type.name.text for attribute in fields)})", span)
+    if name.text not in record_types:
         named = tuple(
-            replace(one, name=replace(one.name, text=f"{place}")) for place, one in enumerate(fields)
+            replace(attribute, name=replace(attribute.name, text=f"{place}"))
+            for place, attribute in enumerate(fields)
         )
-        known[name.text] = ast.RecordType(name, named, span)
+        record_types[name.text] = ast.RecordType(name, named, span)
     return ast.TypeRef(name)
 
 
-# Predicates of the user's
+# User-defined predicates
 
 
-def _predicates(clause: ast.Clause, known: Collection[str]) -> ast.Clause:
-    """The clause with functions that stand for literals compared to True."""
+def _compare_functions(clause: ast.Clause, functions: Collection[str]) -> ast.Clause:
+    """Replace atoms that call user functions by comparisons with True."""
 
     def change(node: Any) -> Any:
-        if isinstance(node, ast.Atom) and node.name.text in known:
+        if isinstance(node, ast.Atom) and node.name.text in functions:
             call = ast.Call(node.name.text, node.args, node.span)
             return ast.Comparison("=", call, ast.Boolean(True, node.span), node.span)
         return node
 
-    return replace(clause, body=rewritten(clause.body, change))
+    return replace(clause, body=transform_tree(clause.body, change))
 
 
 @dataclass(frozen=True, slots=True)
-class Projections:
-    """Relations of columns of others, by name."""
+class AggregateProjections:
+    """Projections of relations for aggregates over atoms with underscores, by name."""
 
-    declared: Mapping[str, ast.Declaration]
-    made: dict[str, ast.Declaration] = field(default_factory=dict)
+    declarations: Mapping[str, ast.Declaration]
+    relations: dict[str, ast.Declaration] = field(default_factory=dict)
 
-    def projected(self, clause: ast.Clause) -> tuple[ast.Clause, list[ast.Statement]]:
-        """The rule with its aggregates over named variables, and the rules that it needs besides."""
+    def project_aggregates(self, clause: ast.Clause) -> tuple[ast.Clause, list[ast.Statement]]:
+        """Return the rule with aggregates over named variables only, and the additional rules."""
         added: list[ast.Statement] = []
 
         def change(node: Any) -> Any:
             if not isinstance(node, ast.Aggregate):
                 return node
-            return replace(node, body=rewritten(node.body, lambda part: self._atom(part, added)))
+            return replace(node, body=transform_tree(node.body, lambda part: self._atom(part, added)))
 
-        return rewritten(clause, change), added
+        return transform_tree(clause, change), added
 
     def _atom(self, atom: Any, added: list[ast.Statement]) -> Any:
-        if not isinstance(atom, ast.Atom) or atom.name.text not in self.declared:
+        if not isinstance(atom, ast.Atom) or atom.name.text not in self.declarations:
             return atom
-        declaration = self.declared[atom.name.text]
+        declaration = self.declarations[atom.name.text]
         kept = [at for at, arg in enumerate(atom.args) if not isinstance(arg, ast.Underscore)]
         if len(kept) == len(atom.args) or len(atom.args) != len(declaration.attributes):
             return atom
         span = atom.span
         name = replace(atom.name, text=f"{atom.name.text}@{'.'.join(map(str, kept))}")
-        if name.text not in self.made:
+        if name.text not in self.relations:
             attributes = tuple(declaration.attributes[at] for at in kept)
-            self.made[name.text] = ast.Declaration((name,), attributes, (), span)
+            self.relations[name.text] = ast.Declaration((name,), attributes, (), span)
             terms = {at: ast.Variable(f"c{at}", span) for at in kept}
             wide = tuple(terms.get(at, ast.Underscore(span)) for at in range(len(atom.args)))
             head = ast.Atom(name, tuple(terms.values()), span)
             added += [
-                self.made[name.text],
+                self.relations[name.text],
                 ast.Clause((head,), ast.Atom(atom.name, wide, span), None, span),
             ]
         return ast.Atom(name, tuple(atom.args[at] for at in kept), span)
@@ -425,78 +455,81 @@ class Projections:
 
 TreeType = TypeVar("TreeType", ast.Clause, ast.Update)
 SINGLE: Final = "f32"
-OTHER_NAMES: Final = {"number": "int32", "unsigned": "uint32", "float": SINGLE}
-"""FlowLog's other names of its types."""
-NARROW: Final = (*(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32)), SINGLE)
+TYPE_ALIASES: Final = {"number": "int32", "unsigned": "uint32", "float": SINGLE}
+"""Alternative names of FlowLog's types."""
+NARROW_TYPES: Final = (*(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32)), SINGLE)
 OPERATIONS: Final = (*"+-*/%^", "neg", "band", "bor", "bxor", "bshl", "bshr", "bshru", "bnot")
-WHOLE_RESULTS: Final = ("strlen", "ord", "to_number", "to_number_or_zero")
+INT32_FUNCTORS: Final = ("strlen", "ord", "to_number", "to_number_or_zero")
 
 
-def aliases(statements: Sequence[Any]) -> dict[str, str]:
-    """What types that the statements declare are of."""
+def type_aliases(statements: Sequence[Any]) -> dict[str, str]:
+    """Return the base type of each declared type."""
     found: dict[str, str] = {}
-    for one in nodes(tuple(statements)):
-        if isinstance(one, ast.Subtype):
-            found[one.name.text] = one.base.name.text
-        elif isinstance(one, ast.UnionType):
-            found[one.name.text] = one.members[0].name.text
+    for statement in nodes(tuple(statements)):
+        if isinstance(statement, ast.Subtype):
+            found[statement.name.text] = statement.base.name.text
+        elif isinstance(statement, ast.UnionType):
+            found[statement.name.text] = statement.members[0].name.text
     return found
 
 
-def with_singles(statement: ast.Statement) -> ast.Statement:
-    """The statement with columns of floats of 32 bits as FlowLog's ``float`` are."""
+def use_single_floats(statement: ast.Statement) -> ast.Statement:
+    """Return the statement with 32-bit floats for columns of type ``float``, as in FlowLog."""
 
     def change(node: Any) -> Any:
         if isinstance(node, ast.Attribute) and node.type.name.text == "float":
             return replace(node, type=replace(node.type, name=replace(node.type.name, text=SINGLE)))
         return node
 
-    return rewritten(statement, change)
+    return transform_tree(statement, change)
 
 
 @dataclass(frozen=True, slots=True)
-class Widths:
-    """The types of columns of relations; ``known_as``: what types are of."""
+class NumericWidths:
+    """Types of relations' columns.
 
-    declared: Mapping[str, ast.Declaration]
-    known_as: Mapping[str, str]
+    ``base_types`` maps types to their base types.
+    """
 
-    def narrowed(self, one: TreeType) -> TreeType:
-        """A rule or an update with operations as those of their types."""
-        names = dict(self._columns(one))
-        reader = _Reader(names)
-        while any(reader.learns(node) for node in nodes(one)):
+    declarations: Mapping[str, ast.Declaration]
+    base_types: Mapping[str, str]
+
+    def annotate_operations(self, statement: TreeType) -> TreeType:
+        """Return a rule or update with the operand type added to the names of operations."""
+        names = dict(self._variable_types(statement))
+        reader = _VariableTypes(names)
+        while any(reader.learn(node) for node in nodes(statement)):
             pass
 
         def change(node: Any) -> Any:
             if isinstance(node, ast.Call):
-                return _call(node, reader)
+                return _annotate_call(node, reader)
             if isinstance(node, ast.Comparison):
                 type_ = reader.type_of(node.left) or reader.type_of(node.right)
-                left, right = _of((node.left, node.right), type_)
+                left, right = _round_constants((node.left, node.right), type_)
                 return replace(node, left=left, right=right)
             if isinstance(node, ast.Atom):
                 types = self._types(node)
                 made: tuple[ast.Expression, ...] = tuple(
-                    _of((arg,), type_)[0] for arg, type_ in zip(node.args, types, strict=False)
+                    _round_constants((arg,), type_)[0] for arg, type_ in zip(node.args, types, strict=False)
                 )
                 return replace(node, args=(*made, *node.args[len(made) :]))
             return node
 
-        return rewritten(one, change)
+        return transform_tree(statement, change)
 
     def _types(self, atom: ast.Atom) -> list[str]:
-        declaration = self.declared.get(atom.name.text)
+        declaration = self.declarations.get(atom.name.text)
         attributes = () if declaration is None else declaration.attributes
-        return [self._type(one.type.name.text) for one in attributes]
+        return [self._type(attribute.type.name.text) for attribute in attributes]
 
     def _type(self, name: str) -> str:
-        for _ in self.known_as:
-            name = self.known_as.get(name, name)
-        return OTHER_NAMES.get(name, name)
+        for _ in self.base_types:
+            name = self.base_types.get(name, name)
+        return TYPE_ALIASES.get(name, name)
 
-    def _columns(self, one: Any) -> Iterator[tuple[str, str]]:
-        for atom in nodes(one.body if isinstance(one, ast.Clause) else ()):
+    def _variable_types(self, statement: Any) -> Iterator[tuple[str, str]]:
+        for atom in nodes(statement.body if isinstance(statement, ast.Clause) else ()):
             if isinstance(atom, ast.Atom):
                 for arg, type_ in zip(atom.args, self._types(atom), strict=False):
                     if isinstance(arg, ast.Variable):
@@ -504,13 +537,13 @@ class Widths:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
-    """The types of a rule's variables."""
+class _VariableTypes:
+    """Types of a rule's variables."""
 
     names: dict[str, str] = field(default_factory=dict)
 
-    def learns(self, node: Any) -> bool:
-        """Whether the node is an equation that tells the type of a variable."""
+    def learn(self, node: Any) -> bool:
+        """Record the type that an equation gives to a variable, and return whether there was one."""
         if not isinstance(node, ast.Comparison) or node.operator != "=":
             return False
         for one, other in ((node.left, node.right), (node.right, node.left)):
@@ -522,44 +555,44 @@ class _Reader:
         return False
 
     def type_of(self, expression: Any) -> str | None:
-        """The type of an expression, if that is seen without what is around it."""
+        """Return the type of an expression as far as it follows from the expression alone."""
         if isinstance(expression, ast.Variable):
             return self.names.get(expression.name)
-        if isinstance(expression, ast.Aggregate) and expression.function in VALUED:
+        if isinstance(expression, ast.Aggregate) and expression.function in SAME_TYPE_AGGREGATES:
             return self.type_of(expression.value)
         if not isinstance(expression, ast.Call):
             return None
-        if expression.function in WHOLE_RESULTS:
+        if expression.function in INT32_FUNCTORS:
             return "int32"
-        if expression.function.partition("@")[0] not in (*OPERATIONS, *BEST):
+        if expression.function.partition("@")[0] not in (*OPERATIONS, *EXTREMES):
             return None
         return next((type_ for type_ in map(self.type_of, expression.args) if type_), None)
 
 
-def _call(node: ast.Call, reader: _Reader) -> ast.Call:
-    """The operation as that of its type."""
+def _annotate_call(node: ast.Call, reader: _VariableTypes) -> ast.Call:
+    """Return the call with the operand type added to its name."""
     type_ = reader.type_of(node)
-    if node.function in OPERATIONS and type_ in NARROW:
-        return replace(node, function=f"{node.function}@{type_}", args=_of(node.args, type_))
+    if node.function in OPERATIONS and type_ in NARROW_TYPES:
+        return replace(node, function=f"{node.function}@{type_}", args=_round_constants(node.args, type_))
     if node.function == "to_plain_string" and reader.type_of(node.args[0]) == SINGLE:
         return replace(node, function=f"{node.function}@{SINGLE}")
     return node
 
 
-def _of(args: Sequence[ast.Expression], type_: str | None) -> tuple[ast.Expression, ...]:
-    """The expressions, constants among them rounded to a type of floats."""
-    return tuple(map(_single, args)) if type_ == SINGLE else tuple(args)
+def _round_constants(args: Sequence[ast.Expression], type_: str | None) -> tuple[ast.Expression, ...]:
+    """Return the expressions, with constants rounded if the type is a 32-bit float."""
+    return tuple(map(_round_constant, args)) if type_ == SINGLE else tuple(args)
 
 
-def _single(arg: ast.Expression) -> ast.Expression:
+def _round_constant(arg: ast.Expression) -> ast.Expression:
     if isinstance(arg, ast.Float):
-        return replace(arg, value=rounded(arg.value))
-    if isinstance(arg, ast.Call) and arg.function in BEST:
-        return replace(arg, args=_of(arg.args, SINGLE))
+        return replace(arg, value=round_to_single(arg.value))
+    if isinstance(arg, ast.Call) and arg.function in EXTREMES:
+        return replace(arg, args=_round_constants(arg.args, SINGLE))
     return arg
 
 
-def rounded(value: float) -> float:
-    """The nearest float of 32 bits."""
+def round_to_single(value: float) -> float:
+    """Return the nearest 32-bit float."""
     with np.errstate(all="ignore"):
         return float(np.float32(value))

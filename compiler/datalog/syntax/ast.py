@@ -1,6 +1,6 @@
 """The syntax tree of a Datalog program, as ``parse`` builds it and ``components`` instantiates it.
 
-Spans do not take part in comparisons: two trees are equal if they say the same.
+Comparisons ignore spans: two trees are equal if their text has the same meaning.
 """
 
 import re
@@ -12,7 +12,10 @@ from kpg.runtime.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """An identifier (dotted for what is in a component) where it stands."""
+    """An identifier with its position.
+
+    It is dotted if it refers into a component.
+    """
 
     text: str
     span: Span = field(compare=False, repr=False)
@@ -23,7 +26,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable."""
+    """A variable, such as ``x``."""
 
     name: str
     span: Span = field(compare=False, repr=False)
@@ -31,7 +34,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Underscore:
-    """``_``."""
+    """The wildcard ``_``."""
 
     span: Span = field(compare=False, repr=False)
 
@@ -71,7 +74,7 @@ class String:
 
 @dataclass(frozen=True, slots=True)
 class Nil:
-    """``nil``, the record that has no fields."""
+    """``nil``, the record without fields."""
 
     span: Span = field(compare=False, repr=False)
 
@@ -86,7 +89,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Dollar:
-    """``$Branch(x, y)``; without parentheses (``args`` None) a branch, or the parameter of a goal."""
+    """``$Branch(x, y)``.
+
+    Without parentheses ``args`` is None, and it is a branch or a goal's parameter.
+    """
 
     name: str
     args: "tuple[Expression, ...] | None"
@@ -95,7 +101,7 @@ class Dollar:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """``cat(x, y)``; also an operator (``+``, ``band``; ``neg`` for the unary minus)."""
+    """A functor call such as ``cat(x, y)``, or an operator (``+``, ``band``, or ``neg`` for unary minus)."""
 
     function: str
     args: "tuple[Expression, ...]"
@@ -113,7 +119,10 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """``sum x : { body }``; ``value`` is None where there is none, ``initial`` where none is said."""
+    """``sum x : { body }``.
+
+    ``value`` and ``initial`` are None if absent.
+    """
 
     function: str
     value: "Expression | None"
@@ -159,7 +168,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """``true`` or ``false``."""
+    """``true`` or ``false`` as a literal."""
 
     value: bool
     span: Span = field(compare=False, repr=False)
@@ -194,9 +203,9 @@ Body = Atom | Comparison | Truth | Not | And | Or
 
 @dataclass(frozen=True, slots=True)
 class TypeRef:
-    """A type's name; ``arguments`` are those of ``decimal(15, 2)``; a column of its lattice is ``Name<>``.
+    """A reference to a type: ``decimal(15, 2)`` with ``arguments``, or ``Name<>`` for a lattice column.
 
-    ``merge`` is FlowLog's: ``min<int32>`` keeps the least value.
+    ``merge`` is FlowLog's ``min<int32>``, which keeps the least value.
     """
 
     name: Name
@@ -235,7 +244,10 @@ class Subtype:
 
 @dataclass(frozen=True, slots=True)
 class UnionType:
-    """``.type Name = A | B``; of one member, another name for it."""
+    """``.type Name = A | B``.
+
+    With one member it is an alias.
+    """
 
     name: Name
     members: tuple[TypeRef, ...]
@@ -270,7 +282,7 @@ class AdtType:
 
 @dataclass(frozen=True, slots=True)
 class Lattice:
-    """``.lattice Name<> { Lub -> @lub(_, _), ... }``: how values of a type meet."""
+    """``.lattice Name<> { Lub -> @lub(_, _), ... }``: the bounds of a lattice type."""
 
     name: Name
     operators: tuple[tuple[Name, Expression], ...]
@@ -292,20 +304,23 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Relations that are computed together by rounds, as ``core.Limit`` says; ``counter`` is one of them."""
+    """Relations computed in lockstep, with end conditions as in ``core.RankLimit``.
+
+    ``counter`` is one of them.
+    """
 
     counter: Name
     names: tuple[Name, ...]
-    ends: tuple[tuple[tuple[str, int], ...], ...]
-    is_ahead: bool
+    end_conditions: tuple[tuple[tuple[str, int], ...], ...]
+    counts_next_round: bool
     span: Span = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``.plan 0:(1, 2)``: of each version, the 1-based positions of the body's atoms in the order to use.
+    """``.plan 0:(1, 2)``: for each version, the order of the body's atoms by 1-based position.
 
-    ``is_strict`` is ``.strict``: they are used in the order of the text.
+    ``is_strict`` is ``.strict``: the atoms are evaluated in text order.
     """
 
     orders: tuple[tuple[int, tuple[int, ...]], ...]
@@ -315,7 +330,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """``heads :- body.``; a fact has no body."""
+    """``heads :- body.`` The body of a fact is None."""
 
     heads: tuple[Atom, ...]
     body: Body | None
@@ -325,7 +340,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Subsumption:
-    """``less <= greater :- body.``: a tuple that another one dominates is not kept."""
+    """``less <= greater :- body.``: dominated tuples are removed."""
 
     less: Atom
     greater: Atom
@@ -363,7 +378,7 @@ class Init:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """``.override p``: the rules of the base components for ``p`` do not hold here."""
+    """``.override p``: replaces the rules of base components for ``p``."""
 
     name: Name
     span: Span = field(compare=False, repr=False)
@@ -371,7 +386,10 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Functor:
-    """``.functor name(x: number): symbol``; ``name`` with ``@`` before it if calls have that."""
+    """``.functor name(x: number): symbol``.
+
+    ``name`` begins with ``@`` if calls do.
+    """
 
     name: Name
     arguments: tuple[TypeRef, ...]
@@ -443,9 +461,10 @@ class Module:
     statements: tuple[Statement, ...]
 
 
-LONGEST = 100
-"""Digits that are read as a number: many more than any type has, and few enough for Python, which takes
-time in proportion to their square and refuses more than 4300.
+MAX_DIGITS = 100
+"""Maximum number of digits that are parsed as a number.
+
+It exceeds every type. Python's parsing takes quadratic time and refuses more than 4300 digits.
 """
 ESCAPES = {
     "\\": "\\",
@@ -463,14 +482,15 @@ ESCAPES = {
 }
 
 
-def integer(text: str) -> tuple[int, bool]:
-    """The value, and whether the suffix says that it is unsigned. Of any size; one of more characters than
-    ``LONGEST`` is some other that is too large for a number.
+def parse_integer(text: str) -> tuple[int, bool]:
+    """Return the value of an integer literal, and whether its suffix makes it unsigned.
+
+    A literal with more than ``MAX_DIGITS`` digits becomes another value that is out of range.
     """
     unsigned = text.endswith("u")
     digits = text[:-1] if unsigned else text
-    if len(digits) > LONGEST:
-        return 10**LONGEST, unsigned
+    if len(digits) > MAX_DIGITS:
+        return 10**MAX_DIGITS, unsigned
     if digits.startswith("0x"):
         return int(digits[2:], 16), unsigned
     if digits.startswith("0b"):
@@ -478,8 +498,8 @@ def integer(text: str) -> tuple[int, bool]:
     return int(digits), unsigned
 
 
-def address(text: str) -> int | None:
-    """An IPv4 address as the number of 32 bits, with a sign, that it is to Soufflé; None if it is none."""
+def parse_address(text: str) -> int | None:
+    """Return an IPv4 address as a signed 32-bit number, as in Soufflé, or None if it is invalid."""
     parts = [int(part) for part in text.split(".")]
     if max(parts) > 255:
         return None
@@ -488,13 +508,13 @@ def address(text: str) -> int | None:
 
 
 def unescape(text: str) -> tuple[str, int | None]:
-    """The string between the quotes, and where the first unknown escape begins, which is kept as it is."""
-    wrong: int | None = None
+    """Return the text of a string literal, and the position of its first unknown escape, which is kept."""
+    first_unknown: int | None = None
 
     def resolve(found: re.Match[str]) -> str:
-        nonlocal wrong
+        nonlocal first_unknown
         if found[1] not in ESCAPES:
-            wrong = found.start() if wrong is None else wrong
+            first_unknown = found.start() if first_unknown is None else first_unknown
         return ESCAPES.get(found[1], found[0])
 
-    return re.sub(r"\\(.)", resolve, text), wrong
+    return re.sub(r"\\(.)", resolve, text), first_unknown

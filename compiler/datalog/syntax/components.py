@@ -2,7 +2,8 @@
 
 A name in a component refers to the component's own declaration, or else to the scope of its ``.init``.
 Renaming covers relations, types, branches and components. :func:`check_clashes` reports names that are
-ambiguous, and :func:`check_unused` reports undefined names in components that are never instantiated.
+ambiguous, and :func:`check_component_references` reports undefined names in components that are never
+instantiated.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,19 +11,19 @@ from dataclasses import field, fields, is_dataclass, replace
 from typing import Any, TypeVar, assert_never
 
 from kpg.compiler.catalog.entries import did_you_mean
-from kpg.compiler.datalog.diagnostics import Diagnostics, given, plural
+from kpg.compiler.datalog.diagnostics import Diagnostics, count_text, plural
 from kpg.compiler.datalog.syntax import ast
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 
-NAMED = (ast.Subtype, ast.UnionType, ast.RecordType, ast.AdtType)
+TYPE_DECLARATIONS = (ast.Subtype, ast.UnionType, ast.RecordType, ast.AdtType)
 
 
-def _named(statement: ast.Statement) -> Iterator[tuple[str, ast.Name]]:
-    """What a statement gives names to."""
+def _declared_names(statement: ast.Statement) -> Iterator[tuple[str, ast.Name]]:
+    """Yield the names that a statement declares, with their kinds."""
     if isinstance(statement, ast.Declaration):
         yield from (("relation", name) for name in statement.names)
-    elif isinstance(statement, NAMED):
+    elif isinstance(statement, TYPE_DECLARATIONS):
         yield "type", statement.name
     elif isinstance(statement, ast.Component):
         yield "component", statement.name
@@ -31,10 +32,10 @@ def _named(statement: ast.Statement) -> Iterator[tuple[str, ast.Name]]:
 
 
 def check_clashes(statements: Sequence[ast.Statement], diagnostics: Diagnostics) -> None:
-    """Notes names that stand for things of two sorts, in components too."""
+    """Report names that are declared as two kinds, also in components."""
     known: dict[str, tuple[str, ast.Name]] = {}
     for statement in statements:
-        for sort, name in _named(statement):
+        for sort, name in _declared_names(statement):
             old = known.setdefault(name.text, (sort, name))
             if old[0] != sort:
                 notes = ((f"it is a {old[0]} here:", old[1].span),)
@@ -43,76 +44,79 @@ def check_clashes(statements: Sequence[ast.Statement], diagnostics: Diagnostics)
             check_clashes(statement.statements, diagnostics)
 
 
-def check_unused(
+def check_component_references(
     statements: Sequence[ast.Statement],
-    known: Mapping[str, ast.Component],
+    outer_components: Mapping[str, ast.Component],
     parameters: frozenset[str],
     diagnostics: Diagnostics,
 ) -> None:
-    """Notes components that a component names and that there are not; ``parameters`` may stand for any."""
+    """Report undefined components that a component refers to.
+
+    ``parameters`` may stand for any component.
+    """
     inner = {one.name.text: one for one in statements if isinstance(one, ast.Component)}
-    visible = {**known, **inner}
-    for one in statements:
-        if isinstance(one, ast.Component):
-            own = parameters | {name.text for name in one.parameters}
-            for base in one.bases:
-                _check(base, visible, own, diagnostics)
-            inherited = {**visible, **_inherited(one, visible, ())}
-            check_unused(one.statements, inherited, own, diagnostics)
-        elif isinstance(one, ast.Init):
-            _check(one.component, visible, parameters, diagnostics)
+    visible = {**outer_components, **inner}
+    for statement in statements:
+        if isinstance(statement, ast.Component):
+            own = parameters | {name.text for name in statement.parameters}
+            for base in statement.bases:
+                _check_reference(base, visible, own, diagnostics)
+            inherited = {**visible, **_inherited_components(statement, visible, ())}
+            check_component_references(statement.statements, inherited, own, diagnostics)
+        elif isinstance(statement, ast.Init):
+            _check_reference(statement.component, visible, parameters, diagnostics)
 
 
-def _inherited(
-    component: ast.Component, known: Mapping[str, ast.Component], through: tuple[str, ...]
+def _inherited_components(
+    component: ast.Component, components: Mapping[str, ast.Component], path: tuple[str, ...]
 ) -> dict[str, ast.Component]:
-    """The components that the bases of a component declare."""
+    """Return the components that a component's bases declare."""
     found: dict[str, ast.Component] = {}
     for base in component.bases:
-        one = known.get(base.name.text)
-        if one is None or one.name.text in through:
+        one = components.get(base.name.text)
+        if one is None or one.name.text in path:
             continue
         inner = {part.name.text: part for part in one.statements if isinstance(part, ast.Component)}
-        found |= {**_inherited(one, known, (*through, component.name.text)), **inner}
+        found |= {**_inherited_components(one, components, (*path, component.name.text)), **inner}
     return found
 
 
-def _check(
+def _check_reference(
     reference: ast.ComponentRef,
-    known: Mapping[str, ast.Component],
+    components: Mapping[str, ast.Component],
     parameters: frozenset[str],
     diagnostics: Diagnostics,
 ) -> None:
     name = reference.name
     if name.text in parameters:
         return
-    if name.text not in known:
-        hint = did_you_mean(name.text, known)
+    if name.text not in components:
+        hint = did_you_mean(name.text, components)
         diagnostics.error("component", f"component {name} is not defined", name.span, hint=hint)
         return
-    expected, count = len(known[name.text].parameters), len(reference.arguments)
+    expected, count = len(components[name.text].parameters), len(reference.arguments)
     if expected != count:
-        message = f"component {name} takes {plural(expected, 'parameter')}, {given(count)}"
+        message = f"component {name} takes {plural(expected, 'parameter')}, {count_text(count)}"
         diagnostics.error("component", message, name.span)
 
 
-Change = Callable[[str], str]
+NameMapping = Callable[[str], str]
 T = TypeVar("T")
 
 
-def same(name: str) -> str:
-    """Leaves a name as it is."""
+def identity(name: str) -> str:
+    """Return the name unchanged."""
     return name
 
 
 @dataclass(frozen=True, slots=True)
 class Renaming:
-    """What becomes of the names of each sort."""
+    """The mapping of names for each kind."""
 
-    relation: Change = same
-    type: Change = same
-    branch: Change = same
-    component: Change = same
+    relation: NameMapping = identity
+    type: NameMapping = identity
+    branch: NameMapping = identity
+    component: NameMapping = identity
 
 
 ROLES = {
@@ -135,7 +139,10 @@ ROLES = {
 
 
 def rename(node: T, renaming: Renaming) -> T:
-    """The node with its names changed; what is not changed is shared."""
+    """Return the node with mapped names.
+
+    Unchanged parts are shared.
+    """
     changed: Any = _rename(node, renaming)
     return changed
 
@@ -150,32 +157,35 @@ def _rename(node: Any, renaming: Renaming) -> Any:
     for part in fields(node):
         old = getattr(node, part.name)
         role = ROLES.get((type(node), part.name))
-        new = _rename(old, renaming) if role is None else _renamed(old, getattr(renaming, role))
+        new = _rename(old, renaming) if role is None else _rename_value(old, getattr(renaming, role))
         if new is not old:
             changes[part.name] = new
     return replace(node, **changes) if changes else node
 
 
-def _renamed(value: Any, change: Change) -> Any:
+def _rename_value(value: Any, mapping: NameMapping) -> Any:
     if isinstance(value, tuple):
-        return tuple(_renamed(part, change) for part in value)
+        return tuple(_rename_value(part, mapping) for part in value)
     if isinstance(value, str):
-        return change(value)
-    text = change(value.text)
+        return mapping(value)
+    text = mapping(value.text)
     return value if text == value.text else ast.Name(text, value.span)
 
 
-DEEPEST = 100
-"""Components in each other: one that contains itself has no end."""
-MOST_STATEMENTS = 200_000
-"""Statements of a program with its components expanded: these can double with each level of them."""
+MAX_DEPTH = 100
+"""Maximum depth of nested components."""
+MAX_STATEMENTS = 200_000
+"""Maximum number of statements after expansion.
+
+They can double with each level of components.
+"""
 ABSOLUTE = "::"
-"""Stands before a name that has been resolved, so that no inner scope takes it for its own."""
+"""Prefix of a resolved name, which no inner scope may capture."""
 
 
 @dataclass(slots=True)
 class _Scope:
-    """The names that one instance (or the program) declares."""
+    """The names that an instance or the program declares."""
 
     parent: "_Scope | None"
     prefix: str
@@ -185,8 +195,8 @@ class _Scope:
     instances: set[str] = field(default_factory=set)
     components: dict[str, ast.Component] = field(default_factory=dict)
 
-    def find(self, name: str, sort: str) -> str:
-        """The full name for one as written here; unchanged if nothing declares it."""
+    def resolve(self, name: str, sort: str) -> str:
+        """Return the full name, or the name unchanged if no scope declares it."""
         if name.startswith(ABSOLUTE):
             return name.removeprefix(ABSOLUTE)
         here: _Scope | None = self
@@ -197,8 +207,8 @@ class _Scope:
             here = here.parent
         return name
 
-    def component(self, name: str) -> "ast.Component | None":
-        """The component that a name means here."""
+    def find_component(self, name: str) -> "ast.Component | None":
+        """Return the component that a name refers to."""
         here: _Scope | None = self
         while here is not None:
             found = here.components.get(name.removeprefix(ABSOLUTE))
@@ -207,30 +217,33 @@ class _Scope:
             here = here.parent
         return None
 
-    def known_components(self) -> list[str]:
-        """Every component that can be named here."""
-        outer = self.parent.known_components() if self.parent is not None else []
+    def visible_components(self) -> list[str]:
+        """Return the names of all components that are visible here."""
+        outer = self.parent.visible_components() if self.parent is not None else []
         return [*self.components, *outer]
 
 
 def instantiate(program: ast.Module, diagnostics: Diagnostics) -> ast.Module:
-    """The program without components; faults are noted, and what they are about is left out."""
-    run = _Instantiation(diagnostics)
+    """Return the program with components expanded.
+
+    Faulty instances are reported and left out.
+    """
+    run = _Instantiator(diagnostics)
     scope = _Scope(None, "")
     run.declare(program.statements, scope)
     expanded = tuple(run.expand(program.statements, scope, 0))
     check_clashes(program.statements, diagnostics)
-    check_unused(program.statements, scope.components, frozenset(), diagnostics)
+    check_component_references(program.statements, scope.components, frozenset(), diagnostics)
     return ast.Module(expanded)
 
 
 @dataclass(slots=True)
-class _Instantiation:
+class _Instantiator:
     diagnostics: Diagnostics
     size: int = 0
 
     def declare(self, statements: tuple[ast.Statement, ...], scope: _Scope) -> None:
-        """Enters into the scope what the statements declare."""
+        """Enter the declarations of the statements into the scope."""
         for statement in statements:
             match statement:
                 case ast.Declaration(names=names):
@@ -260,11 +273,11 @@ class _Instantiation:
     def expand(
         self, statements: tuple[ast.Statement, ...], scope: _Scope, depth: int
     ) -> Iterator[ast.Statement]:
-        """The statements with names in full, and the instances among them expanded."""
+        """Yield the statements with full names and with expanded instances."""
         renaming = Renaming(
-            lambda name: scope.find(name, "relations"),
-            lambda name: scope.find(name, "types"),
-            lambda name: scope.find(name, "branches"),
+            lambda name: scope.resolve(name, "relations"),
+            lambda name: scope.resolve(name, "types"),
+            lambda name: scope.resolve(name, "branches"),
         )
         for statement in statements:
             match statement:
@@ -274,22 +287,25 @@ class _Instantiation:
                     if not scope.prefix:
                         self._error(f".override {name} outside of a component", name)
                 case ast.Init():
-                    yield from self._instance(statement, scope, depth)
+                    yield from self._expand_instance(statement, scope, depth)
                 case _:
                     self.size += 1
-                    if self.size <= MOST_STATEMENTS:
+                    if self.size <= MAX_STATEMENTS:
                         yield rename(statement, renaming) if scope.prefix else statement
-                    elif self.size == MOST_STATEMENTS + 1:
+                    elif self.size == MAX_STATEMENTS + 1:
                         self.diagnostics.error(
-                            "component", f"components make more than {MOST_STATEMENTS} statements", None
+                            "component", f"components make more than {MAX_STATEMENTS} statements", None
                         )
 
-    def _instance(self, init: ast.Init, scope: _Scope, depth: int) -> Iterator[ast.Statement]:
-        if depth >= DEEPEST or self.size > MOST_STATEMENTS:
-            self._error(f"component {_shown(init.component.name)} contains itself", init.component.name)
+    def _expand_instance(self, init: ast.Init, scope: _Scope, depth: int) -> Iterator[ast.Statement]:
+        if depth >= MAX_DEPTH or self.size > MAX_STATEMENTS:
+            self._error(
+                f"component {_display_name(init.component.name)} contains itself", init.component.name
+            )
             return
         arguments = tuple(
-            replace(name, text=ABSOLUTE + scope.find(name.text, "types")) for name in init.component.arguments
+            replace(name, text=ABSOLUTE + scope.resolve(name.text, "types"))
+            for name in init.component.arguments
         )
         reference = replace(init.component, arguments=arguments)
         content = tuple(self._content(reference, scope, ()))
@@ -300,19 +316,19 @@ class _Instantiation:
     def _content(
         self, reference: ast.ComponentRef, scope: _Scope, inherited_by: tuple[str, ...]
     ) -> Iterator[ast.Statement]:
-        """The statements of a component with its arguments in place, its bases' before its own."""
-        component = scope.component(reference.name.text)
-        shown = _shown(reference.name)
+        """Yield the statements of a component with substituted arguments, those of its bases first."""
+        component = scope.find_component(reference.name.text)
+        component_name = _display_name(reference.name)
         if component is None:
-            hint = did_you_mean(shown, scope.known_components())
-            self._error(f"component {shown} is not defined", reference.name, "component", hint)
+            hint = did_you_mean(component_name, scope.visible_components())
+            self._error(f"component {component_name} is not defined", reference.name, "component", hint)
             return
         if component.name.text in inherited_by:
-            self._error(f"component {shown} inherits from itself", reference.name)
+            self._error(f"component {component_name} inherits from itself", reference.name)
             return
         expected, count = len(component.parameters), len(reference.arguments)
         if expected != count:
-            message = f"component {shown} takes {plural(expected, 'parameter')}, {given(count)}"
+            message = f"component {component_name} takes {plural(expected, 'parameter')}, {count_text(count)}"
             self._error(message, reference.name)
             return
         substitution = _substitution(component, reference)
@@ -327,7 +343,7 @@ class _Instantiation:
         ]
         self._check_overrides(overridden, base_content)
         for statement in base_content:
-            kept = _without(statement, overridden)
+            kept = _remove_overridden(statement, overridden)
             if kept is not None:
                 yield kept
         for statement in component.statements:
@@ -352,7 +368,7 @@ class _Instantiation:
         self.diagnostics.error(code, message, name.span, hint=hint)
 
 
-def _shown(name: ast.Name) -> str:
+def _display_name(name: ast.Name) -> str:
     return name.text.removeprefix(ABSOLUTE)
 
 
@@ -367,11 +383,11 @@ def _substitution(component: ast.Component, reference: ast.ComponentRef) -> Rena
     def change(name: str) -> str:
         return mapping.get(name, name)
 
-    return Renaming(same, change, same, change)
+    return Renaming(identity, change, identity, change)
 
 
-def _without(statement: ast.Statement, overridden: Mapping[str, ast.Name]) -> ast.Statement | None:
-    """The statement without its heads that are overridden; None if none is left."""
+def _remove_overridden(statement: ast.Statement, overridden: Mapping[str, ast.Name]) -> ast.Statement | None:
+    """Return the statement without overridden heads, or None if no head remains."""
     if isinstance(statement, ast.Subsumption):
         return None if statement.less.name.text in overridden else statement
     if not isinstance(statement, ast.Clause):

@@ -22,35 +22,37 @@ from kpg.compiler.datalog.syntax.traverse import (
     children,
     literal_expressions,
     literals,
+    map_literals,
     transform,
     transform_literal,
     variables,
     walk,
-    with_literals,
 )
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 
-LOCAL: Final = "@"
-"""Stands between the name of an aggregate's local variable and the number that sets it apart."""
+LOCAL_MARK: Final = "@"
+"""Separator between the name of an aggregate's local variable and its number."""
 TESTS: Final = ("match", "contains")
-"""What looks like an atom and binds nothing."""
+"""Predicates that look like atoms and bind nothing."""
 WITH_WITNESSES: Final = ("min", "max")
 
 ScopesConjunction = tuple[FlatLiteral, ...]
 
 
-def scoped(head: ast.Atom | None, body: ScopesConjunction) -> tuple[ast.Atom | None, ScopesConjunction]:
-    """The rule with the local variables of its aggregates renamed apart, and literals for witnesses."""
-    run = _Scoping(direct((*body, head) if head is not None else body), body)
-    made = tuple(run.literal(one) for one in body)
+def rename_locals(
+    head: ast.Atom | None, body: ScopesConjunction
+) -> tuple[ast.Atom | None, ScopesConjunction]:
+    """Return the rule with unique names for the local variables of aggregates, and literals for witnesses."""
+    run = _Scope(direct_variables((*body, head) if head is not None else body), body)
+    new_body = tuple(run.literal(literal) for literal in body)
     new_head = None if head is None else run.literal(head)
     assert new_head is None or isinstance(new_head, ast.Atom)
-    return new_head, (*made, *run.extra)
+    return new_head, (*new_body, *run.extra)
 
 
-def direct(body: Iterable[FlatLiteral]) -> set[str]:
-    """The variables of literals that are in no aggregate."""
+def direct_variables(body: Iterable[FlatLiteral]) -> set[str]:
+    """Return the variables of literals outside of aggregates."""
     return {
         variable.name
         for literal in body
@@ -59,47 +61,53 @@ def direct(body: Iterable[FlatLiteral]) -> set[str]:
     }
 
 
-def grounded(
-    body: Iterable[FlatLiteral], known: Iterable[str], unknown: ast.Aggregate | None = None
+def ground_variables(
+    body: Iterable[FlatLiteral], bound_names: Iterable[str], excluded: ast.Aggregate | None = None
 ) -> set[str]:
-    """The variables that a conjunction binds, ``known`` being bound; the result of ``unknown`` is not."""
-    body, bound = tuple(body), set(known)
+    """Return the variables that a conjunction binds, with those in ``bound_names``.
+
+    The result of the aggregate ``excluded`` does not bind any.
+    """
+    body, bound = tuple(body), set(bound_names)
     size = -1
     while size < len(bound):
         size = len(bound)
-        for one in body:
-            if isinstance(one, ast.Atom) and one.name.text not in TESTS:
-                bound |= {name for arg in one.args for name in _bindable(arg)}
-            elif isinstance(one, ast.Comparison) and one.operator == "=":
-                for left, right in ((one.left, one.right), (one.right, one.left)):
-                    if _is_ground(right, bound, unknown):
-                        bound |= set(_bindable(left))
+        for literal in body:
+            if isinstance(literal, ast.Atom) and literal.name.text not in TESTS:
+                bound |= {name for arg in literal.args for name in _bindable_variables(arg)}
+            elif isinstance(literal, ast.Comparison) and literal.operator == "=":
+                for left, right in ((literal.left, literal.right), (literal.right, literal.left)):
+                    if _is_ground(right, bound, excluded):
+                        bound |= set(_bindable_variables(left))
     return bound
 
 
-def _bindable(expression: ast.Expression) -> Iterator[str]:
-    """The variables that an expression binds if its value is known."""
+def _bindable_variables(expression: ast.Expression) -> Iterator[str]:
+    """Yield the variables that an expression binds if its value is known."""
     if isinstance(expression, ast.Variable):
         yield expression.name
     elif isinstance(expression, ast.Record | ast.Dollar | ast.Cast):
         for part in children(expression):
-            yield from _bindable(part)
+            yield from _bindable_variables(part)
 
 
-def _is_ground(expression: ast.Expression, bound: set[str], unknown: ast.Aggregate | None) -> bool:
+def _is_ground(expression: ast.Expression, bound: set[str], excluded: ast.Aggregate | None) -> bool:
     return not any(
-        part is unknown or (isinstance(part, ast.Variable) and part.name not in bound)
+        part is excluded or (isinstance(part, ast.Variable) and part.name not in bound)
         for part in walk(expression)
     )
 
 
 @dataclass(slots=True)
-class _Scoping:
-    """One scope, a rule's or an aggregate's; ``outer`` are the variables that it has, by their new names."""
+class _Scope:
+    """A scope of a rule or aggregate.
+
+    ``outer`` are its variables, by their new names.
+    """
 
     outer: set[str]
     body: ScopesConjunction
-    known: frozenset[str] = frozenset()
+    bound_names: frozenset[str] = frozenset()
     extra: list[FlatLiteral] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
@@ -109,73 +117,80 @@ class _Scoping:
 
         return transform_literal(literal, change)
 
-    def aggregate(self, one: ast.Aggregate) -> ast.Expression:
-        """The aggregate in this scope; if it has witnesses, the variable that is its result."""
-        value = () if one.value is None else (one.value,)
+    def aggregate(self, expression: ast.Aggregate) -> ast.Expression:
+        """Return the renamed aggregate, or its result variable if it has witnesses."""
+        value = () if expression.value is None else (expression.value,)
         operand = {variable.name for part in value for variable in variables(part)}
-        used = direct(literals(one.body)) | operand
-        bound = grounded(self.body, self.known, one)
+        used = direct_variables(literals(expression.body)) | operand
+        bound = ground_variables(self.body, self.bound_names, expression)
         injected = (used & bound) - operand
-        own = grounded(literals(one.body), injected)
+        own = ground_variables(literals(expression.body), injected)
         injected |= (operand & bound) - own
-        named = grounded(self.body, self.known)  # ``Z = max Z*2 : {a(_, Z)}``: the rule has a Z of its own
-        shared = (used & self.outer) - injected - (operand & named & own)
+        bound_elsewhere = ground_variables(
+            self.body, self.bound_names
+        )  # ``Z = max Z*2 : {a(_, Z)}``: the rule has a Z of its own
+        shared = (used & self.outer) - injected - (operand & bound_elsewhere & own)
         inside = own - injected
         witnesses = shared & inside
-        has_copy = one.function in WITH_WITNESSES and not isinstance(one.body, ast.Or)
+        has_copy = expression.function in WITH_WITNESSES and not isinstance(expression.body, ast.Or)
         if witnesses and self.body and has_copy:
-            return self._with_witnesses(one, used, injected | (shared - inside), injected | shared)
-        return self._apart(one, used - injected - shared, bound)
+            return self._with_witnesses(expression, used, injected | (shared - inside), injected | shared)
+        return self._rename_locals(expression, used - injected - shared, bound)
 
-    def _apart(self, one: ast.Aggregate, local: set[str], bound: set[str]) -> ast.Aggregate:
-        """The aggregate with its own variables renamed, those of aggregates in it too."""
+    def _rename_locals(self, expression: ast.Aggregate, local: set[str], bound: set[str]) -> ast.Aggregate:
+        """Return the aggregate with unique names for its local variables, also in nested aggregates."""
         number = next(self.numbers)
-        found = _renamed(one, {name: f"{name}{LOCAL}{number}" for name in local})
+        found = _rename(expression, {name: f"{name}{LOCAL_MARK}{number}" for name in local})
         body = literals(found.body)
-        inner = _Scoping(self.outer | direct(body) | bound, body, frozenset(bound), numbers=self.numbers)
-        value = None if found.value is None else transform(found.value, inner.in_value)
-        flat = with_literals(found.body, inner.literal)
+        inner = _Scope(
+            self.outer | direct_variables(body) | bound, body, frozenset(bound), numbers=self.numbers
+        )
+        value = None if found.value is None else transform(found.value, inner.rename_in_value)
+        flat = map_literals(found.body, inner.literal)
         if inner.extra:
             flat = ast.And((*literals(flat), *inner.extra), flat.span)
         return replace(found, value=value, body=flat)
 
-    def in_value(self, expression: ast.Expression) -> ast.Expression:
-        """An aggregate in the operand of this one."""
+    def rename_in_value(self, expression: ast.Expression) -> ast.Expression:
+        """Rename the local variables of an aggregate in the operand of another one."""
         return self.aggregate(expression) if isinstance(expression, ast.Aggregate) else expression
 
     def _with_witnesses(
-        self, one: ast.Aggregate, used: set[str], kept: set[str], visible: set[str]
+        self, expression: ast.Aggregate, used: set[str], shared: set[str], visible: set[str]
     ) -> ast.Variable:
-        bound = grounded(self.body, self.known, one)
-        own = self._apart(one, used - kept, bound)
+        bound = ground_variables(self.body, self.bound_names, expression)
+        own = self._rename_locals(expression, used - shared, bound)
         number = next(self.numbers)
-        copy = _renamed(one, {name: f"{name}{LOCAL}{number}" for name in used - visible})
-        result = ast.Variable(f"result{LOCAL}{number}", one.span)
-        self.extra.append(ast.Comparison("=", result, own, one.span))
+        copy = _rename(expression, {name: f"{name}{LOCAL_MARK}{number}" for name in used - visible})
+        result = ast.Variable(f"result{LOCAL_MARK}{number}", expression.span)
+        self.extra.append(ast.Comparison("=", result, own, expression.span))
         assert copy.value is not None
-        inner = _Scoping(self.outer | used, literals(copy.body), frozenset(bound), numbers=self.numbers)
+        inner = _Scope(self.outer | used, literals(copy.body), frozenset(bound), numbers=self.numbers)
         self.extra += [inner.literal(literal) for literal in literals(copy.body)]
-        self.extra += [*inner.extra, ast.Comparison("=", copy.value, result, one.span)]
+        self.extra += [*inner.extra, ast.Comparison("=", copy.value, result, expression.span)]
         return result
 
 
-def _renamed(aggregate: ast.Aggregate, names: dict[str, str]) -> ast.Aggregate:
-    """The aggregate with variables under new names, in aggregates inside of it too."""
+def _rename(aggregate: ast.Aggregate, names: dict[str, str]) -> ast.Aggregate:
+    """Return the aggregate with renamed variables, also in nested aggregates."""
 
     def change(expression: ast.Expression) -> ast.Expression:
         if isinstance(expression, ast.Variable) and expression.name in names:
             return replace(expression, name=names[expression.name])
         if isinstance(expression, ast.Aggregate):
-            return _renamed(expression, names)
+            return _rename(expression, names)
         return expression
 
     value = None if aggregate.value is None else transform(aggregate.value, change)
-    flat = with_literals(aggregate.body, lambda literal: transform_literal(literal, change))
+    flat = map_literals(aggregate.body, lambda literal: transform_literal(literal, change))
     return replace(aggregate, value=value, body=flat)
 
 
-MOST_RULES = 10_000
-"""Rules that one clause may stand for: as many as the product of its disjunctions, in one line of text."""
+MAX_RULES = 10_000
+"""Maximum number of flat rules per clause.
+
+It is the product of the clause's disjunctions.
+"""
 OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 Conjunction = tuple[FlatLiteral, ...]
@@ -183,7 +198,10 @@ Conjunction = tuple[FlatLiteral, ...]
 
 @dataclass(frozen=True, slots=True)
 class FlatRule:
-    """One head (None: a goal) over one conjunction; goals and updates take parameters."""
+    """One head, or None for a goal, over one conjunction.
+
+    Goals and updates take parameters.
+    """
 
     head: ast.Atom | None
     body: Conjunction
@@ -193,30 +211,30 @@ class FlatRule:
     takes_parameters: bool = False
 
 
-class TooMany(Exception):
-    """A body stands for too many conjunctions."""
+class TooManyRules(Exception):
+    """A body has more than ``MAX_RULES`` conjunctions."""
 
 
-def written(name: str) -> str:
-    """The variable as the user wrote it."""
-    return name.split(LOCAL)[0]
+def original_name(name: str) -> str:
+    """Return the variable's name as the user wrote it."""
+    return name.split(LOCAL_MARK)[0]
 
 
 def flatten(clause: ast.Clause, diagnostics: Diagnostics) -> list[FlatRule]:
-    """The rules that a clause stands for."""
+    """Return the flat rules of a clause."""
     parts = [arg for head in clause.heads for arg in head.args]
-    names = frozenset(one.name for part in parts for one in all_variables(part))
+    names = frozenset(variable.name for part in parts for variable in all_variables(part))
     alternatives = [
         flat
         for body in _alternatives(clause.body, clause.span, diagnostics)
-        for flat in _without_aliases(body, names)
+        for flat in _inline_aliases(body, names)
     ]
-    if len(alternatives) * len(clause.heads) > MOST_RULES:
-        _too_many(clause.span, diagnostics)
+    if len(alternatives) * len(clause.heads) > MAX_RULES:
+        _report_too_many(clause.span, diagnostics)
         return []
-    heads = [_flat_aggregates(head, diagnostics) for head in clause.heads]
+    heads = [_flatten_aggregates(head, diagnostics) for head in clause.heads]
     return [
-        _scoped(FlatRule(head, body, clause.plan, clause.span, clause.body is None))
+        _rename_rule_locals(FlatRule(head, body, clause.plan, clause.span, clause.body is None))
         for body in alternatives
         for head in heads
         if isinstance(head, ast.Atom)
@@ -224,9 +242,11 @@ def flatten(clause: ast.Clause, diagnostics: Diagnostics) -> list[FlatRule]:
 
 
 def flatten_goal(goal: ast.Goal, diagnostics: Diagnostics) -> list[FlatRule]:
-    """The conjunctions that a goal asks for."""
+    """Return the conjunctions of a goal as flat rules."""
     bodies = _alternatives(goal.body, goal.span, diagnostics)
-    return [_scoped(FlatRule(None, body, None, goal.span, takes_parameters=True)) for body in bodies]
+    return [
+        _rename_rule_locals(FlatRule(None, body, None, goal.span, takes_parameters=True)) for body in bodies
+    ]
 
 
 def _alternatives(body: ast.Body | None, span: Span, diagnostics: Diagnostics) -> list[Conjunction]:
@@ -234,19 +254,19 @@ def _alternatives(body: ast.Body | None, span: Span, diagnostics: Diagnostics) -
         return [()]
     try:
         found = _disjuncts(body)
-    except TooMany:
-        _too_many(span, diagnostics)
+    except TooManyRules:
+        _report_too_many(span, diagnostics)
         return []
-    return [tuple(_flat_aggregates(literal, diagnostics) for literal in literals) for literals in found]
+    return [tuple(_flatten_aggregates(literal, diagnostics) for literal in literals) for literals in found]
 
 
-def _too_many(span: Span, diagnostics: Diagnostics) -> None:
-    message = f"the rule stands for more than {MOST_RULES} rules"
+def _report_too_many(span: Span, diagnostics: Diagnostics) -> None:
+    message = f"the rule stands for more than {MAX_RULES} rules"
     diagnostics.error("unsupported", message, span, hint="give its alternatives a relation of their own")
 
 
 def _disjuncts(body: ast.Body) -> list[Conjunction]:
-    """Disjunctive normal form."""
+    """Return the disjunctive normal form of a body."""
     match body:
         case ast.Or(parts=parts):
             found = [one for part in parts for one in _disjuncts(part)]
@@ -255,28 +275,28 @@ def _disjuncts(body: ast.Body) -> list[Conjunction]:
             size = 1
             for choice in choices:
                 size *= len(choice)
-                if size > MOST_RULES:
-                    raise TooMany
+                if size > MAX_RULES:
+                    raise TooManyRules
             found = [tuple(literal for one in chosen for literal in one) for chosen in product(*choices)]
         case ast.Truth(value=value):
             return [()] if value else []
         case ast.Not(body=inner):
-            return [(body,)] if isinstance(inner, ast.Atom) else _disjuncts(_negated(inner))
+            return [(body,)] if isinstance(inner, ast.Atom) else _disjuncts(_negate(inner))
         case ast.Comparison(operator="=" | "!=", left=ast.Record() as left, right=ast.Record() as right) if (
             len(left.args) == len(right.args)
         ):
-            return _disjuncts(_by_fields(body, left, right))
+            return _disjuncts(_compare_fields(body, left, right))
         case ast.Atom() | ast.Comparison():
             return [(body,)]
         case _:
             assert_never(body)
-    if len(found) > MOST_RULES:
-        raise TooMany
+    if len(found) > MAX_RULES:
+        raise TooManyRules
     return found
 
 
-def _by_fields(body: ast.Comparison, left: ast.Record, right: ast.Record) -> ast.Body:
-    """Two records written out are compared by their fields, so that they need no type."""
+def _compare_fields(body: ast.Comparison, left: ast.Record, right: ast.Record) -> ast.Body:
+    """Return the comparison of two record literals as comparisons of fields, which need no record type."""
     pairs = tuple(
         replace(body, left=one, right=other)
         for one, other in zip(left.args, right.args, strict=True)
@@ -285,12 +305,12 @@ def _by_fields(body: ast.Comparison, left: ast.Record, right: ast.Record) -> ast
     return ast.And(pairs, body.span) if body.operator == "=" else ast.Or(pairs, body.span)
 
 
-def _without_aliases(body: Conjunction, kept: frozenset[str]) -> list[Conjunction]:
-    """The body without variables that only stand for records that are written out, but for those ``kept``."""
+def _inline_aliases(body: Conjunction, protected: frozenset[str]) -> list[Conjunction]:
+    """Return the body without variables that only alias record literals, except the ``protected`` ones."""
     found = list(body)
-    for one in body:
-        name, record = _alias(one)
-        if record is None or name in kept:
+    for literal in body:
+        name, record = _alias(literal)
+        if record is None or name in protected:
             continue
         uses = [other for other in found if any(name == it.name for it in _variables(other))]
         records = [_alias(use) for use in uses]
@@ -307,7 +327,7 @@ def _without_aliases(body: Conjunction, kept: frozenset[str]) -> list[Conjunctio
 
 
 def _alias(literal: FlatLiteral) -> tuple[str, ast.Record | None]:
-    """The variable that is said to be a record, and that."""
+    """Return the variable that a literal equates with a record, and the record."""
     if isinstance(literal, ast.Comparison) and literal.operator == "=":
         for variable, record in ((literal.left, literal.right), (literal.right, literal.left)):
             if isinstance(variable, ast.Variable) and isinstance(record, ast.Record):
@@ -316,16 +336,16 @@ def _alias(literal: FlatLiteral) -> tuple[str, ast.Record | None]:
 
 
 def _variables(literal: FlatLiteral) -> Iterator[ast.Variable]:
-    return (one for expression in literal_expressions(literal) for one in all_variables(expression))
+    return (variable for expression in literal_expressions(literal) for variable in all_variables(expression))
 
 
-def _negated(body: ast.Body) -> ast.Body:
-    """The negation, pushed inwards."""
+def _negate(body: ast.Body) -> ast.Body:
+    """Return the negation of a body in negation normal form."""
     match body:
         case ast.Or(parts=parts, span=span):
-            return ast.And(tuple(_negated(part) for part in parts), span)
+            return ast.And(tuple(_negate(part) for part in parts), span)
         case ast.And(parts=parts, span=span):
-            return ast.Or(tuple(_negated(part) for part in parts), span)
+            return ast.Or(tuple(_negate(part) for part in parts), span)
         case ast.Truth(value=value, span=span):
             return ast.Truth(not value, span)
         case ast.Not(body=inner):
@@ -338,8 +358,8 @@ def _negated(body: ast.Body) -> ast.Body:
             assert_never(body)
 
 
-def _flat_aggregates(literal: FlatLiteral, diagnostics: Diagnostics) -> FlatLiteral:
-    """The literal with the bodies of its aggregates flat."""
+def _flatten_aggregates(literal: FlatLiteral, diagnostics: Diagnostics) -> FlatLiteral:
+    """Return the literal with flattened bodies of aggregates."""
 
     def change(expression: ast.Expression) -> ast.Expression:
         if not isinstance(expression, ast.Aggregate):
@@ -355,24 +375,23 @@ def _flat_aggregates(literal: FlatLiteral, diagnostics: Diagnostics) -> FlatLite
     return transform_literal(literal, change)
 
 
-def _scoped(rule: FlatRule) -> FlatRule:
-    """The rule with the variables of its aggregates in their scopes."""
-    head, body = scoped(rule.head, rule.body)
+def _rename_rule_locals(rule: FlatRule) -> FlatRule:
+    head, body = rename_locals(rule.head, rule.body)
     return replace(rule, head=head, body=body)
 
 
-def same_underscores(body: ast.Body) -> ast.Body:
-    """The body of an aggregate without underscores in the atoms that stand beside alternatives."""
+def name_shared_underscores(body: ast.Body) -> ast.Body:
+    """Replace underscores beside the alternatives of an aggregate's body by variables."""
     if not isinstance(body, ast.And) or not any(isinstance(part, ast.Or) for part in body.parts):
         return body
-    return replace(body, parts=tuple(_named(*numbered) for numbered in enumerate(body.parts)))
+    return replace(body, parts=tuple(_name_underscores(*numbered) for numbered in enumerate(body.parts)))
 
 
-def _named(number: int, part: ast.Body) -> ast.Body:
+def _name_underscores(number: int, part: ast.Body) -> ast.Body:
     if not isinstance(part, ast.Atom):
         return part
     args = (
-        ast.Variable(f"_{number}_{place}{LOCAL}", arg.span) if isinstance(arg, ast.Underscore) else arg
+        ast.Variable(f"_{number}_{place}{LOCAL_MARK}", arg.span) if isinstance(arg, ast.Underscore) else arg
         for place, arg in enumerate(part.args)
     )
     return replace(part, args=tuple(args))

@@ -13,39 +13,43 @@ from typing import Any, Final
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.flatten import FlatRule, flatten
-from kpg.compiler.datalog.syntax.traverse import nodes, rewritten
+from kpg.compiler.datalog.syntax.traverse import nodes, transform_tree
 from kpg.compiler.rules.strata import strongly_connected
 from kpg.runtime.records import dataclass
 
-ALL: Final = "@all"
+ALL_SUFFIX: Final = "@all"
 OPERATORS: Final = ("Bottom", "Top", "Lub", "Glb")
 
 
-def without_lattices(
+def expand_lattices(
     statements: tuple[ast.Statement, ...], diagnostics: Diagnostics
 ) -> tuple[ast.Statement, ...]:
-    """The statements with lattices' relations as what computes them."""
+    """Return the statements with lattice relations replaced by the rules that compute them."""
     lattices = {one.name.text: one for one in statements if isinstance(one, ast.Lattice)}
     for lattice in lattices.values():
-        _check(lattice, diagnostics)
+        _check_lattice(lattice, diagnostics)
     rest = tuple(one for one in statements if not isinstance(one, ast.Lattice))
     relations: dict[str, tuple[str | None, ...]] = {}
-    for one in rest:
-        if isinstance(one, ast.Declaration) and any(part.type.is_lattice for part in one.attributes):
-            columns = tuple(part.type.name.text if part.type.is_lattice else None for part in one.attributes)
-            relations |= {name.text: columns for name in one.names}
-            for part in one.attributes:
+    for statement in rest:
+        if isinstance(statement, ast.Declaration) and any(
+            part.type.is_lattice for part in statement.attributes
+        ):
+            columns = tuple(
+                part.type.name.text if part.type.is_lattice else None for part in statement.attributes
+            )
+            relations |= {name.text: columns for name in statement.names}
+            for part in statement.attributes:
                 if part.type.is_lattice and part.type.name.text not in lattices:
                     message = f"type {part.type.name} has no .lattice"
                     diagnostics.error("undefined", message, part.type.name.span)
-    if not relations or diagnostics.failed:
+    if not relations or diagnostics.has_errors:
         return rest
-    return tuple(_Lattices(lattices, relations, rest, diagnostics).statements())
+    return tuple(_LatticeExpansion(lattices, relations, rest, diagnostics).statements())
 
 
-def _check(one: ast.Lattice, diagnostics: Diagnostics) -> None:
-    names = [name.text for name, _ in one.operators]
-    for name, value in one.operators:
+def _check_lattice(lattice: ast.Lattice, diagnostics: Diagnostics) -> None:
+    names = [name.text for name, _ in lattice.operators]
+    for name, value in lattice.operators:
         if name.text not in OPERATORS:
             hint = f"it has {', '.join(OPERATORS)}"
             diagnostics.error("option", f"a lattice has no {name}", name.span, hint=hint)
@@ -56,64 +60,68 @@ def _check(one: ast.Lattice, diagnostics: Diagnostics) -> None:
             takes = "two underscores for its arguments" if name.text in ("Lub", "Glb") else "a constant"
             diagnostics.error("functor", f"{name} is written with {takes}", value.span)
     if "Lub" not in names:
-        message = f"lattice {one.name} has no Lub"
-        diagnostics.error("undefined", message, one.span, hint="Lub -> @lub(_, _)")
+        message = f"lattice {lattice.name} has no Lub"
+        diagnostics.error("undefined", message, lattice.span, hint="Lub -> @lub(_, _)")
 
 
 @dataclass(slots=True)
-class _Lattices:
+class _LatticeExpansion:
     lattices: Mapping[str, ast.Lattice]
     relations: Mapping[str, tuple[str | None, ...]]
-    given: tuple[ast.Statement, ...]
+    source: tuple[ast.Statement, ...]
     diagnostics: Diagnostics
     component: dict[str, int] = field(default_factory=dict)
 
     def statements(self) -> Iterator[ast.Statement]:
         reads: dict[str, list[str]] = {}
-        for one in self.given:
-            if isinstance(one, ast.Clause):
-                for head in one.heads:
-                    atoms = (part.name.text for part in nodes(one.body) if isinstance(part, ast.Atom))
+        for statement in self.source:
+            if isinstance(statement, ast.Clause):
+                for head in statement.heads:
+                    atoms = (part.name.text for part in nodes(statement.body) if isinstance(part, ast.Atom))
                     reads.setdefault(head.name.text, []).extend(atoms)
         for name in [name for found in reads.values() for name in found]:
             reads.setdefault(name, [])
         self.component = {name: at for at, found in enumerate(strongly_connected(reads)) for name in found}
-        for one in self.given:
-            if isinstance(one, ast.Declaration) and one.names[0].text in self.relations:
-                yield from self._declared(one)
-            elif isinstance(one, ast.Clause) and any(self._has(part) for part in nodes(one)):
-                yield from (self._rule(rule, one) for rule in flatten(one, self.diagnostics))
+        for statement in self.source:
+            if isinstance(statement, ast.Declaration) and statement.names[0].text in self.relations:
+                yield from self._expand_declaration(statement)
+            elif isinstance(statement, ast.Clause) and any(
+                self._is_lattice_atom(part) for part in nodes(statement)
+            ):
+                yield from (
+                    self._expand_rule(rule, statement) for rule in flatten(statement, self.diagnostics)
+                )
             else:
-                self._refuse(one)
-                yield one
+                self._report_unsupported(statement)
+                yield statement
 
-    def _refuse(self, one: ast.Statement) -> None:
-        if isinstance(one, ast.Subsumption) and self._has(one.less):
-            message = f"{one.less.name} has a lattice, subsumption beside it is not supported"
-            self.diagnostics.error("unsupported", message, one.span)
-        inputs = one.names if isinstance(one, ast.Directive) and one.kind == "input" else ()
+    def _report_unsupported(self, statement: ast.Statement) -> None:
+        if isinstance(statement, ast.Subsumption) and self._is_lattice_atom(statement.less):
+            message = f"{statement.less.name} has a lattice, subsumption beside it is not supported"
+            self.diagnostics.error("unsupported", message, statement.span)
+        inputs = statement.names if isinstance(statement, ast.Directive) and statement.kind == "input" else ()
         if any(name.text in self.relations for name in inputs):
             message = ".input of a relation with a lattice is not supported"
             hint = "read another relation, and copy it by a rule"
-            self.diagnostics.error("unsupported", message, one.span, hint=hint)
+            self.diagnostics.error("unsupported", message, statement.span, hint=hint)
 
-    def _has(self, node: Any) -> bool:
+    def _is_lattice_atom(self, node: Any) -> bool:
         return isinstance(node, ast.Atom) and node.name.text in self.relations
 
-    def _call(self, lattice: str, operator: str, left: ast.Expression, right: ast.Expression) -> Any:
-        """The bound of two values; None if the lattice has no such operator."""
+    def _bound(self, lattice: str, operator: str, left: ast.Expression, right: ast.Expression) -> Any:
+        """Return the expression for a bound of two values, or None if the lattice lacks the operator."""
         found = {name.text: value for name, value in self.lattices[lattice].operators}.get(operator)
         args = iter((left, right))
-        return rewritten(found, lambda part: next(args) if isinstance(part, ast.Underscore) else part)
+        return transform_tree(found, lambda part: next(args) if isinstance(part, ast.Underscore) else part)
 
     # Relations
 
-    def _declared(self, one: ast.Declaration) -> Iterator[ast.Statement]:
-        yield one
-        for name in one.names:
+    def _expand_declaration(self, declaration: ast.Declaration) -> Iterator[ast.Statement]:
+        yield declaration
+        for name in declaration.names:
             span = name.span
-            every = ast.Name(name.text + ALL, span)
-            yield replace(one, names=(every,), qualifiers=(), keys=())
+            every = ast.Name(name.text + ALL_SUFFIX, span)
+            yield replace(declaration, names=(every,), qualifiers=(), keys=())
             lattices = self.relations[name.text]
             left, right, bounds = self._terms(lattices, name)
             both = ast.And((ast.Atom(every, left, span), ast.Atom(every, right, span)), span)
@@ -130,7 +138,7 @@ class _Lattices:
             )
 
     def _terms(self, lattices: Sequence[str | None], name: ast.Name) -> Any:
-        """The terms of two tuples of a key, and those of the tuple with their bounds."""
+        """Return the terms of two tuples with equal keys, and those of the tuple with their bounds."""
         span = name.span
         left = tuple(ast.Variable(f"v{at}", span) for at in range(len(lattices)))
         right = tuple(
@@ -138,32 +146,32 @@ class _Lattices:
             for at, (one, lattice) in enumerate(zip(left, lattices, strict=True))
         )
         bounds = tuple(
-            one if lattice is None else self._call(lattice, "Lub", one, other)
+            one if lattice is None else self._bound(lattice, "Lub", one, other)
             for one, other, lattice in zip(left, right, lattices, strict=True)
         )
         return left, right, bounds
 
     # Rules
 
-    def _rule(self, rule: FlatRule, clause: ast.Clause) -> ast.Clause:
+    def _expand_rule(self, rule: FlatRule, clause: ast.Clause) -> ast.Clause:
         assert rule.head is not None
-        body: tuple[ast.Body, ...] = tuple(self._met(rule))
+        body: tuple[ast.Body, ...] = tuple(self._meet_values(rule))
         own = self.component.get(rule.head.name.text)
 
-        def named(part: Any) -> Any:
-            if self._has(part) and self.component.get(part.name.text) == own:
-                return replace(part, name=replace(part.name, text=part.name.text + ALL))
+        def use_all_values(part: Any) -> Any:
+            if self._is_lattice_atom(part) and self.component.get(part.name.text) == own:
+                return replace(part, name=replace(part.name, text=part.name.text + ALL_SUFFIX))
             return part
 
         head = rule.head
-        if self._has(head):
-            head = replace(head, name=replace(head.name, text=head.name.text + ALL))
+        if self._is_lattice_atom(head):
+            head = replace(head, name=replace(head.name, text=head.name.text + ALL_SUFFIX))
         if rule.is_fact:
             return replace(clause, heads=(head,), body=None)
-        return replace(clause, heads=(head,), body=ast.And(rewritten(body, named), clause.span))
+        return replace(clause, heads=(head,), body=ast.And(transform_tree(body, use_all_values), clause.span))
 
-    def _met(self, rule: FlatRule) -> Iterator[ast.Body]:
-        """The body, with bounds where lattices' values meet."""
+    def _meet_values(self, rule: FlatRule) -> Iterator[ast.Body]:
+        """Yield the body, with greatest lower bounds for repeated variables of lattice columns."""
         counts: dict[str, int] = {}
         for part in (*nodes(rule.head), *nodes(rule.body)):
             if isinstance(part, ast.Variable):
@@ -174,9 +182,9 @@ class _Lattices:
             for one in atoms
             for arg, lattice in zip(one.args, self.relations.get(one.name.text, ()), strict=False)
             if lattice is not None and isinstance(arg, ast.Variable) and counts[arg.name] > 1
-            and self._call(lattice, "Glb", arg, arg) is not None
+            and self._bound(lattice, "Glb", arg, arg) is not None
         }  # fmt: skip
-        met: dict[str, list[ast.Variable]] = {}
+        occurrences: dict[str, list[ast.Variable]] = {}
         tests: list[ast.Body] = []
         for number, one in enumerate(rule.body):
             if not isinstance(one, ast.Atom):
@@ -185,20 +193,20 @@ class _Lattices:
             lattices = self.relations.get(one.name.text, (None,) * len(one.args))
             args: list[ast.Expression] = []
             for at, (arg, lattice) in enumerate(zip(one.args, lattices, strict=False)):
-                made = ast.Variable(f"@{number}.{at}", arg.span)
+                fresh = ast.Variable(f"@{number}.{at}", arg.span)
                 if isinstance(arg, ast.Variable) and arg.name in lattice_of:
-                    met.setdefault(arg.name, []).append(made)
-                    args.append(made)
+                    occurrences.setdefault(arg.name, []).append(fresh)
+                    args.append(fresh)
                 elif lattice is None or isinstance(arg, ast.Variable | ast.Underscore):
                     args.append(arg)
                 else:
-                    tests += self._not_bottom(lattice, self._call(lattice, "Glb", made, arg) or made)
-                    args.append(made)
+                    tests += self._not_bottom(lattice, self._bound(lattice, "Glb", fresh, arg) or fresh)
+                    args.append(fresh)
             yield replace(one, args=(*args, *one.args[len(args) :]))
-        for name, parts in met.items():
+        for name, parts in occurrences.items():
             value: ast.Expression = parts[0]
             for part in parts[1:]:
-                value = self._call(lattice_of[name], "Glb", part, value)
+                value = self._bound(lattice_of[name], "Glb", part, value)
             variable = ast.Variable(name, parts[0].span)
             yield ast.Comparison("=", variable, value, parts[0].span)
             yield from self._not_bottom(lattice_of[name], variable)

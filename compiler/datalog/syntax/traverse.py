@@ -12,11 +12,14 @@ from kpg.compiler.datalog.syntax import ast
 from kpg.runtime.errors import Span
 
 FlatLiteral = ast.Atom | ast.Not | ast.Comparison
-"""A literal of a conjunction: an atom, an atom negated, a comparison."""
+"""A literal of a conjunction: an atom, a negated atom or a comparison."""
 
 
 def children(expression: ast.Expression) -> tuple[ast.Expression, ...]:
-    """The direct parts of an expression; of an aggregate none, for it is a scope of its own."""
+    """Return the direct parts of an expression.
+
+    An aggregate has none, because it is a scope of its own.
+    """
     match expression:
         case ast.Record(args=args) | ast.Call(args=args):
             return args
@@ -41,14 +44,14 @@ def children(expression: ast.Expression) -> tuple[ast.Expression, ...]:
 
 
 def walk(expression: ast.Expression) -> Iterator[ast.Expression]:
-    """The expression and its parts, aggregates among them but nothing inside of those."""
+    """Yield the expression and its parts in preorder, without the inside of aggregates."""
     yield expression
     for child in children(expression):
         yield from walk(child)
 
 
 def atom_of(literal: FlatLiteral) -> ast.Atom | None:
-    """The atom that a literal is, or is the negation of."""
+    """Return the atom of a positive or negated literal, or None."""
     match literal:
         case ast.Atom():
             return literal
@@ -61,7 +64,7 @@ def atom_of(literal: FlatLiteral) -> ast.Atom | None:
 
 
 def literal_expressions(literal: FlatLiteral) -> tuple[ast.Expression, ...]:
-    """The expressions that a literal is made of."""
+    """Return the expressions of a literal."""
     match literal:
         case ast.Atom(args=args) | ast.Not(body=ast.Atom(args=args)):
             return args
@@ -74,7 +77,7 @@ def literal_expressions(literal: FlatLiteral) -> tuple[ast.Expression, ...]:
 
 
 def literals(body: ast.Body) -> tuple[FlatLiteral, ...]:
-    """The literals of a flat body, those of all its alternatives."""
+    """Return the literals of all alternatives of a flat body."""
     match body:
         case ast.And(parts=parts) | ast.Or(parts=parts):
             return tuple(flat for part in parts for flat in literals(part))
@@ -87,25 +90,25 @@ def literals(body: ast.Body) -> tuple[FlatLiteral, ...]:
 
 
 def alternatives(body: ast.Body) -> tuple[tuple[FlatLiteral, ...], ...]:
-    """The conjunctions of a flat body: one, unless it is a disjunction."""
+    """Return the conjunctions of a flat body, more than one only for a disjunction."""
     if isinstance(body, ast.Or):
         return tuple(literals(part) for part in body.parts)
     return (literals(body),)
 
 
-def with_literals(body: ast.Body, change: Callable[[FlatLiteral], FlatLiteral]) -> ast.Body:
-    """The flat body with its literals changed."""
+def map_literals(body: ast.Body, change: Callable[[FlatLiteral], FlatLiteral]) -> ast.Body:
+    """Return the flat body with ``change`` applied to its literals."""
     found = tuple(ast.And(tuple(change(one) for one in part), body.span) for part in alternatives(body))
     return found[0] if not isinstance(body, ast.Or) else ast.Or(found, body.span)
 
 
 def variables(expression: ast.Expression) -> Iterator[ast.Variable]:
-    """The variables of an expression, none inside of aggregates."""
+    """Yield the variables of an expression, except those in aggregates."""
     return (part for part in walk(expression) if isinstance(part, ast.Variable))
 
 
 def all_variables(expression: ast.Expression) -> Iterator[ast.Variable]:
-    """The variables of an expression, those inside of aggregates too."""
+    """Yield the variables of an expression, including those in aggregates."""
     for part in walk(expression):
         if isinstance(part, ast.Variable):
             yield part
@@ -120,7 +123,10 @@ def all_variables(expression: ast.Expression) -> Iterator[ast.Variable]:
 def transform(
     expression: ast.Expression, change: Callable[[ast.Expression], ast.Expression]
 ) -> ast.Expression:
-    """Rebuilds the expression bottom-up; ``change`` gets variables, underscores and whole aggregates too."""
+    """Rebuild the expression bottom-up.
+
+    ``change`` also receives variables, underscores and whole aggregates.
+    """
     match expression:
         case ast.Record(args=args) | ast.Call(args=args):
             return change(replace(expression, args=tuple(transform(arg, change) for arg in args)))
@@ -149,7 +155,7 @@ def transform(
 def transform_literal(
     literal: FlatLiteral, change: Callable[[ast.Expression], ast.Expression]
 ) -> FlatLiteral:
-    """The literal with its expressions rebuilt."""
+    """Return the literal with its expressions rebuilt by :func:`transform`."""
     match literal:
         case ast.Atom(args=args):
             return replace(literal, args=tuple(transform(arg, change) for arg in args))
@@ -166,20 +172,20 @@ def transform_literal(
 T = TypeVar("T")
 
 
-def rewritten(node: T, change: Callable[[Any], Any]) -> T:
-    """The tree with each of its nodes changed, those inside first."""
+def transform_tree(node: T, change: Callable[[Any], Any]) -> T:
+    """Rebuild the tree bottom-up, with ``change`` applied to each node."""
     found: Any = node
     if isinstance(found, tuple):
-        made: Any = tuple(rewritten(part, change) for part in found)
-        return made
+        new_parts: Any = tuple(transform_tree(part, change) for part in found)
+        return new_parts
     if not is_dataclass(found) or isinstance(found, Span | type):
         return node
     changes = {}
-    for one in fields(found):
-        old = getattr(found, one.name)
-        new = rewritten(old, change)
+    for field_ in fields(found):
+        old = getattr(found, field_.name)
+        new = transform_tree(old, change)
         if new is not old and new != old:
-            changes[one.name] = new
+            changes[field_.name] = new
     result: T = change(replace(found, **changes) if changes else found)
     return result
 
@@ -190,22 +196,22 @@ def nodes(node: Any) -> Iterator[Any]:
             yield from nodes(part)
     elif is_dataclass(node) and not isinstance(node, Span | type):
         yield node
-        for one in fields(node):
-            yield from nodes(getattr(node, one.name))
+        for field_ in fields(node):
+            yield from nodes(getattr(node, field_.name))
 
 
-IN_HEADS: Final = {
+HEAD_AGGREGATES: Final = {
     **{name: name for name in ("min", "max", "sum", "count", "mean")},
     **{name: name.lower() for name in ("MIN", "MAX", "SUM", "COUNT")},
     **dict.fromkeys(("avg", "AVG", "average", "AVERAGE"), "mean"),
 }
-"""What a call in a head's argument that is an aggregate is registered as."""
+"""Registered aggregate for each function name that is an aggregate in a head."""
 
 
 def head_aggregate(expression: ast.Expression) -> tuple[str, ast.Expression] | None:
-    """The function and operand of a head's argument that is an aggregate."""
+    """Return the function and operand of a head argument that is an aggregate, or None."""
     if isinstance(expression, ast.Call) and len(expression.args) == 1:
-        function = IN_HEADS.get(expression.function)
+        function = HEAD_AGGREGATES.get(expression.function)
         if function is not None:
             return function, expression.args[0]
     return None

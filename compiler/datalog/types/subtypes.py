@@ -19,46 +19,46 @@ from kpg.compiler.datalog.syntax.traverse import (
     walk,
 )
 from kpg.compiler.datalog.types.declarations import Branch, RelationInfo, TypeTable
-from kpg.compiler.datalog.types.functors import selects
+from kpg.compiler.datalog.types.functors import returns_operand
 from kpg.compiler.datalog.types.kind_inference import Typing, describe
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
-    """The types that a variable may have, and the place that says so."""
+class _TypeOrigin:
+    """The types that a variable may have, and the place that implies it."""
 
     types: frozenset[str]
     text: str
     span: Span
 
 
-def check_declared_types(
+def check_subtypes(
     rule: FlatRule,
     typing: Typing,
     relations: dict[str, RelationInfo],
     diagnostics: Diagnostics,
 ) -> None:
-    """Notes where types of one kind are mixed that have nothing in common."""
-    run = _Check(typing, typing.table, relations, diagnostics)
+    """Report mixed types of one kind that have no value in common."""
+    run = _SubtypeCheck(typing, typing.table, relations, diagnostics)
     for literal in rule.body:
         run.equate(literal)
     for literal in rule.body:
-        run.literal(literal)
+        run.check_literal(literal)
     if rule.head is not None:
-        run.head(rule.head)
+        run.check_head(rule.head)
 
 
 @dataclass(slots=True)
-class _Check:
+class _SubtypeCheck:
     typing: Typing
     table: TypeTable
     relations: dict[str, RelationInfo]
     diagnostics: Diagnostics
     parents: dict[str, str] = field(default_factory=dict)
-    sources: dict[str, _Source] = field(default_factory=dict)
-    blamed: set[str] = field(default_factory=set)
+    sources: dict[str, _TypeOrigin] = field(default_factory=dict)
+    reported: set[str] = field(default_factory=set)
 
     def _root(self, name: str) -> str:
         while name in self.parents:
@@ -66,7 +66,7 @@ class _Check:
         return name
 
     def equate(self, literal: FlatLiteral) -> None:
-        """Variables that are equal have their types in common."""
+        """Merge variables that are equal, which have a common type."""
         match literal:
             case ast.Comparison(operator="=", left=ast.Variable(name=left), right=ast.Variable(name=right)):
                 if self._root(left) != self._root(right):
@@ -87,124 +87,120 @@ class _Check:
             if isinstance(part, ast.Aggregate)
         ]
 
-    def literal(self, literal: FlatLiteral) -> None:
+    def check_literal(self, literal: FlatLiteral) -> None:
         match literal:
             case ast.Atom() | ast.Not():
-                self._arguments(atom_of(literal))
+                self._check_arguments(atom_of(literal))
             case ast.Comparison(operator="=", left=left, right=right):
                 for one, other in ((left, right), (right, left)):
                     if isinstance(one, ast.Cast):
-                        self._source(other, one.type.text, f"as {one.type}")
+                        self._add_origin(other, one.type.text, f"as {one.type}")
                     elif isinstance(one, ast.Record | ast.Dollar):
-                        self._fields(one)
+                        self._add_field_origins(one)
             case ast.Comparison():
                 pass
             case _:
                 assert_never(literal)
         for aggregate in self._aggregates(literal):
             for inner in literals(aggregate.body):
-                self.literal(inner)
+                self.check_literal(inner)
 
-    def _arguments(self, atom: ast.Atom | None) -> None:
+    def _check_arguments(self, atom: ast.Atom | None) -> None:
         relation = None if atom is None else self.relations.get(atom.name.text)
         if atom is None or relation is None:
             return
         for arg, column in zip(atom.args, relation.columns, strict=False):
-            self._source(arg, column.type.name, f"column {column.name} of {atom.name}")
+            self._add_origin(arg, column.type.name, f"column {column.name} of {atom.name}")
 
-    def _source(self, expression: ast.Expression, type_: str, text: str) -> None:
-        """The expression takes its value from a place of that type."""
+    def _add_origin(self, expression: ast.Expression, type_: str, text: str) -> None:
+        """Record that the expression has a value of this type."""
         if isinstance(expression, ast.Record | ast.Dollar):
-            self._fields(expression)
+            self._add_field_origins(expression)
         if not isinstance(expression, ast.Variable) or type_ not in self.table.kinds:
             return
         root = self._root(expression.name)
         old = self.sources.get(root)
-        new = _Source(frozenset((type_,)), text, expression.span)
+        new = _TypeOrigin(frozenset((type_,)), text, expression.span)
         if old is None:
             self.sources[root] = new
             return
         common = self.table.meet(old.types, new.types)
         if common:
             kept = old if common == old.types else new
-            self.sources[root] = _Source(common, kept.text, kept.span)
+            self.sources[root] = _TypeOrigin(common, kept.text, kept.span)
         else:
-            self._mixed(expression, old, new)
+            self._report_mixed(expression, old, new)
 
     def _definition(self, expression: ast.Expression) -> Branch | None:
         if isinstance(expression, ast.Dollar):
             return self.table.branches.get(expression.name)
         return self.table.records.get(self.typing.kind(expression).structure)
 
-    def _fields(self, expression: ast.Record | ast.Dollar) -> None:
+    def _add_field_origins(self, expression: ast.Record | ast.Dollar) -> None:
         definition = self._definition(expression)
         if definition is None:
             return
         what = definition.name or definition.structure
         for arg, (name, type_) in zip(expression.args or (), definition.fields, strict=False):
-            self._source(arg, type_, f"field {name} of {what}")
+            self._add_origin(arg, type_, f"field {name} of {what}")
 
-    def head(self, atom: ast.Atom) -> None:
-        """What the head gets must be of the types of its columns.
+    def check_head(self, atom: ast.Atom) -> None:
+        """Check that the values of the head have the types of its columns.
 
-        A record or branch says of what types its fields are, in a head as in a body.
+        A record or branch determines the types of its fields, in a head as in a body.
         """
         for arg in atom.args:
             for part in walk(arg):
                 if isinstance(part, ast.Record | ast.Dollar):
-                    self._fields(part)
+                    self._add_field_origins(part)
         for arg, column in zip(atom.args, self.relations[atom.name.text].columns, strict=True):
             found = head_aggregate(arg)
             value = arg if found is None else found[1]
-            if found is None or selects(found[0]):
-                self._sink(value, column.type.name, f"column {column.name} of {atom.name}")
+            if found is None or returns_operand(found[0]):
+                self._check_target(value, column.type.name, f"column {column.name} of {atom.name}")
 
-    def _sink(self, expression: ast.Expression, type_: str, text: str) -> None:
+    def _check_target(self, expression: ast.Expression, type_: str, text: str) -> None:
         if isinstance(expression, ast.Record | ast.Dollar):
             definition = self._definition(expression)
             for arg, (name, part) in zip(
                 expression.args or (), definition.fields if definition else (), strict=False
             ):
-                self._sink(arg, part, f"field {name} of {type_}")
+                self._check_target(arg, part, f"field {name} of {type_}")
         elif isinstance(expression, ast.Cast):
             types = frozenset((expression.type.text,))
-            source = _Source(types, f"as {expression.type}", expression.span)
-            self._flows(expression, source, _Source(frozenset((type_,)), text, expression.span))
+            source = _TypeOrigin(types, f"as {expression.type}", expression.span)
+            self._check_subtype(expression, source, _TypeOrigin(frozenset((type_,)), text, expression.span))
         elif isinstance(expression, ast.Variable):
             known = self.sources.get(self._root(expression.name))
-            target = _Source(frozenset((type_,)), text, expression.span)
+            target = _TypeOrigin(frozenset((type_,)), text, expression.span)
             if known is not None:
-                self._flows(expression, known, target)
+                self._check_subtype(expression, known, target)
 
-    def _flows(self, expression: ast.Expression, source: _Source, target: _Source) -> None:
+    def _check_subtype(self, expression: ast.Expression, source: _TypeOrigin, target: _TypeOrigin) -> None:
         if self.table.is_legacy:
             return
-        (wanted,) = target.types
-        if all(self.table.is_subtype(one, wanted) for one in source.types if one in self.table.kinds):
+        (expected,) = target.types
+        if all(self.table.is_subtype(type_, expected) for type_ in source.types if type_ in self.table.kinds):
             return
-        if describe(expression) in self.blamed:
+        if describe(expression) in self.reported:
             return
-        self.blamed.add(describe(expression))
-        shown = _shown(source.types)
-        message = (
-            f"type mismatch: {describe(expression)} is {shown} ({source.text}), not {wanted} ({target.text})"
-        )
-        hint = f"if it is meant, write as({_name(expression)}, {wanted})"
+        self.reported.add(describe(expression))
+        types_text = _types_text(source.types)
+        message = f"type mismatch: {describe(expression)} is {types_text} ({source.text}), not {expected} ({target.text})"
+        hint = f"if it is meant, write as({_name(expression)}, {expected})"
         self.diagnostics.error("type", message, target.span, hint=hint)
 
-    def _mixed(self, expression: ast.Variable, old: _Source, new: _Source) -> None:
+    def _report_mixed(self, expression: ast.Variable, old: _TypeOrigin, new: _TypeOrigin) -> None:
         what = describe(expression)
-        if what in self.blamed:
+        if what in self.reported:
             return
-        self.blamed.add(what)
-        message = (
-            f"type mismatch: {what} is {_shown(old.types)} ({old.text}) and {_shown(new.types)} ({new.text})"
-        )
-        notes = ((f"it is {_shown(old.types)} here:", old.span),)
+        self.reported.add(what)
+        message = f"type mismatch: {what} is {_types_text(old.types)} ({old.text}) and {_types_text(new.types)} ({new.text})"
+        notes = ((f"it is {_types_text(old.types)} here:", old.span),)
         self.diagnostics.error("type", message, new.span, notes=notes)
 
 
-def _shown(types: frozenset[str]) -> str:
+def _types_text(types: frozenset[str]) -> str:
     return " or ".join(sorted(types))
 
 

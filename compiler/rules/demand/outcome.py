@@ -6,26 +6,29 @@ from kpg.runtime.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What became of a recursion: how it is asked, or why it is computed as a whole; and its new rules."""
+    """The outcome for one recursion: its strategy or the reason to compute it in full, and new rules."""
 
     recursion: str
     text: str
     rules: tuple[str, ...] = ()
 
     def line(self) -> str:
-        """The note without rules."""
+        """Return the note without rules."""
         return f"recursion {self.recursion}: {self.text}\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Restricted:
-    """A query that computes of its recursion what it needs; ``rel`` is as it was where nothing is gained."""
+class RestrictionResult:
+    """A query with restricted recursion.
+
+    ``rel`` is the original query if nothing is restricted.
+    """
 
     rel: Rel
     notes: tuple[Note, ...]
 
     def text(self) -> str:
-        """What ``EXPLAIN MAGIC`` shows."""
+        """Return the text of ``EXPLAIN MAGIC``."""
         if not self.notes:
             return "the query has no recursion of its own\n"
         return "".join(note.line() + "".join(f"  {rule}\n" for rule in note.rules) for note in self.notes)

@@ -21,7 +21,7 @@ from kpg.compiler.algebra.scalars import conjuncts, is_total, substitute
 from kpg.compiler.algebra.traverse import (
     children,
     free_locals,
-    renamed,
+    renumber_lets,
     scalars,
     transform_up,
     walk,
@@ -37,10 +37,10 @@ from kpg.runtime.types import BOOLEAN, Type
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """An atom: the rows of ``rel``, its columns called by the numbers of variables.
+class RelationAtom:
+    """An atom: the rows of ``rel``, with a variable number for each column.
 
-    ``rel`` is a LocalGet of a relation with rules, or anything that is computed without rules.
+    ``rel`` is a LocalGet of a relation with rules, or any relation that is computed without rules.
     """
 
     rel: Rel
@@ -48,7 +48,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Absence:
+class NegatedAtom:
     """A negated atom: ``rel``, which is computed without rules, has no row with the variables' values."""
 
     rel: Rel
@@ -57,41 +57,41 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The bindings of the parts' variables that satisfy the tests, with the scalars that they give.
+    """A rule body: the bindings of the atoms' variables that satisfy the tests, and the scalars to derive.
 
-    ``Column(index)`` of a scalar is a variable.
+    ``Column(index)`` in a scalar denotes a variable.
     """
 
-    parts: tuple[Part, ...]
+    atoms: tuple[RelationAtom, ...]
     tests: tuple[Scalar, ...]
     outputs: tuple[Scalar, ...]
-    absences: tuple[Absence, ...] = ()
+    negated_atoms: tuple[NegatedAtom, ...] = ()
 
 
-def unmatched(bodies: Sequence[Body], matches: Sequence[Body]) -> list[Body] | None:
-    """The bodies without their bindings that are among the matches; None if these are not joins of them.
+def subtract_matches(bodies: Sequence[Body], matches: Sequence[Body]) -> list[Body] | None:
+    """Return the bodies with the matches as negated atoms, or None if that is impossible.
 
     Each match must be one of the bodies joined with one more relation, a set, by all its columns.
     """
-    left = list(matches)
+    remaining = list(matches)
     found: list[Body] = []
     for body in bodies:
-        absences = ((match, _absence(body, match)) for match in left)
+        absences = ((match, _additional_atom(body, match)) for match in remaining)
         first = next(((match, absence) for match, absence in absences if absence is not None), None)
         if first is None:
             return None
-        left.remove(first[0])
-        found.append(replace(body, absences=(*body.absences, first[1])))
-    return None if left else found
+        remaining.remove(first[0])
+        found.append(replace(body, negated_atoms=(*body.negated_atoms, first[1])))
+    return None if remaining else found
 
 
-def _absence(body: Body, match: Body) -> Absence | None:
-    """What the match has that the body has not; None if it is not just one relation more."""
-    *same, extra = match.parts
-    if not isinstance(extra.rel, algebra.Distinct) or len(same) != len(body.parts):
+def _additional_atom(body: Body, match: Body) -> NegatedAtom | None:
+    """Return the negation of the match's one additional atom, or None if it differs otherwise."""
+    *same, extra = match.atoms
+    if not isinstance(extra.rel, algebra.Distinct) or len(same) != len(body.atoms):
         return None
     names: dict[int, int] = {}
-    for one, other in zip(same, body.parts, strict=True):
+    for one, other in zip(same, body.atoms, strict=True):
         if one.rel != other.rel:
             return None
         names.update(zip(one.variables, other.variables, strict=True))
@@ -100,13 +100,16 @@ def _absence(body: Body, match: Body) -> Absence | None:
     tests = [remap(test, names.__getitem__) for test in match.tests]
     rest = [test for test in tests if test not in body.tests]
     outputs = tuple(remap(output, names.__getitem__) for output in match.outputs)
-    if outputs != body.outputs or len(tests) - len(rest) != len(body.tests) or match.absences:
+    if outputs != body.outputs or len(tests) - len(rest) != len(body.tests) or match.negated_atoms:
         return None
-    return _equated(extra, rest)
+    return _negate_atom(extra, rest)
 
 
-def _equated(extra: Part, tests: Sequence[Scalar]) -> Absence | None:
-    """The variables that the tests equate the relation's columns with, which they number from -1 down."""
+def _negate_atom(extra: RelationAtom, tests: Sequence[Scalar]) -> NegatedAtom | None:
+    """Return the negated atom, or None unless each column is equated with one variable of the body.
+
+    The tests number the atom's columns from -1 down.
+    """
     found: dict[int, Column] = {}
     for test in tests:
         match test:
@@ -121,11 +124,11 @@ def _equated(extra: Part, tests: Sequence[Scalar]) -> Absence | None:
                 assert_never(test)
     if len(found) != len(extra.variables):
         return None
-    return Absence(extra.rel, tuple(found[place] for place in range(len(found))))
+    return NegatedAtom(extra.rel, tuple(found[place] for place in range(len(found))))
 
 
 def may_fail(rel: Rel, lets: Mapping[str, Rel]) -> bool:
-    """Whether a row of the relation, read by a join, may have a column or pass a test that fails."""
+    """Return whether a row of the relation, read by a join, may have a failing column or test."""
     match rel:
         case algebra.Filter() | algebra.Map() | algebra.Join():
             return not all(map(is_total, scalars(rel))) or _any_may_fail(children(rel), lets)
@@ -158,29 +161,38 @@ def _any_may_fail(rels: tuple[Rel, ...], lets: Mapping[str, Rel]) -> bool:
     return any(may_fail(rel, lets) for rel in rels)
 
 
-MOST_BODIES: Final = 64
-"""A relation that would take more rules than this is not taken apart."""
-TAKES_AWAY: Final = "it takes rows away (NOT, EXCEPT or an outer join)"
+MAX_BODIES: Final = 64
+"""Maximum number of rules per relation.
+
+A relation that needs more is not translated.
+"""
+SUBTRACTS_ROWS: Final = "it takes rows away (NOT, EXCEPT or an outer join)"
 
 
 class NotRules(Exception):
-    """Why a relation cannot be written as rules."""
+    """The reason that a relation cannot be written as rules."""
 
 
 @dataclass(slots=True)
-class Taking:
-    """Takes relations apart; ``has_rules`` tells of which ids there are rules, or there are to be."""
+class BodyExtractor:
+    """Translates relations to rule bodies.
+
+    ``has_rules`` states which ids have rules or will have them.
+    """
 
     has_rules: Callable[[str], bool]
     own: frozenset[str]
-    """The ids that must not be read but by atoms."""
+    """Ids that only atoms may read."""
     lets: Mapping[str, Rel]
-    """What other ids stand for that are not recursive."""
+    """Values of ids that are not recursive."""
     numbers: "count[int]" = field(default_factory=count)
 
-    def apart(self, rel: Rel) -> list[Body]:
-        """The relation's rows as a set; NotRules if they are no union of joins of such."""
-        return self._bodies(_without_lets(rel))
+    def extract(self, rel: Rel) -> list[Body]:
+        """Return bodies whose union is the relation's rows as a set.
+
+        Raises NotRules if the relation is not a union of joins.
+        """
+        return self._bodies(_inline_lets(rel))
 
     def _bodies(self, rel: Rel) -> list[Body]:
         free = free_locals(rel)
@@ -188,7 +200,7 @@ class Taking:
         if not fails and not any(self.has_rules(id_) for id_ in free):
             return [self._atom(rel)]
         try:
-            return self._taken(rel)
+            return self._extract(rel)
         except NotRules:
             if fails or free & self.own:
                 raise
@@ -198,18 +210,18 @@ class Taking:
         types = algebra.types(rel)
         variables = tuple(next(self.numbers) for _ in types)
         outputs = tuple(Column(number, type_) for number, type_ in zip(variables, types, strict=True))
-        return Body((Part(rel, variables),), (), outputs)
+        return Body((RelationAtom(rel, variables),), (), outputs)
 
-    def _taken(self, rel: Rel) -> list[Body]:
+    def _extract(self, rel: Rel) -> list[Body]:
         match rel:
             case algebra.LocalGet(id=id_) if self.has_rules(id_):
                 return [self._atom(rel)]
             case algebra.Filter(input=source, predicates=predicates):
-                return [_tested(body, predicates) for body in self._bodies(source)]
+                return [_filter(body, predicates) for body in self._bodies(source)]
             case algebra.Map(input=source, scalars=scalars):
-                return [_extended(body, scalars) for body in self._bodies(source)]
+                return [_extend(body, scalars) for body in self._bodies(source)]
             case algebra.Project(input=source, columns=columns):
-                return [_chosen(body, columns) for body in self._bodies(source)]
+                return [_project(body, columns) for body in self._bodies(source)]
             case algebra.Distinct(input=source):
                 return self._bodies(source)
             case algebra.Union(inputs=inputs):
@@ -217,101 +229,104 @@ class Taking:
                     return self._difference(inputs)
                 return [body for source in inputs for body in self._bodies(source)]
             case algebra.Join(inputs=inputs, on=on):
-                return _products([self._bodies(source) for source in inputs], on)
+                return _join_bodies([self._bodies(source) for source in inputs], on)
             case algebra.Negate() | algebra.Threshold():
-                raise NotRules(TAKES_AWAY)
+                raise NotRules(SUBTRACTS_ROWS)
             case algebra.Reduce():
                 raise NotRules("it aggregates")
             case algebra.Expand():
-                raise NotRules("a function makes rows of its rows")
+                raise NotRules("it calls a set-returning function")
             case algebra.LocalGet() | algebra.Get() | algebra.Constant():
-                raise NotRules("what it reads may fail where it is not needed")
+                raise NotRules("a relation that it reads may fail for rows that are not needed")
             case algebra.Window():
                 raise NotRules("it has window functions")
             case algebra.TopK() | algebra.Single():
-                raise NotRules("it limits rows or takes a row for a value")
+                raise NotRules("it has LIMIT, DISTINCT ON or a scalar subquery")
             case algebra.Let() | algebra.LetRec():
-                raise NotRules("it has a recursion inside that depends on it")
+                raise NotRules("it contains a recursion that depends on it")
             case _:
                 assert_never(rel)
 
     def _difference(self, inputs: Sequence[Rel]) -> list[Body]:
-        """The rows of the first relation without the second, those of them that have a match, negated."""
+        """Return the bodies of a difference between a relation and its matches, as bodies with negated atoms."""
         if len(inputs) != 2 or is_negative(inputs[0]) or not isinstance(inputs[1], algebra.Negate):
-            raise NotRules(TAKES_AWAY)
-        found = unmatched(self._taken(inputs[0]), self._taken(inputs[1].input))
+            raise NotRules(SUBTRACTS_ROWS)
+        found = subtract_matches(self._extract(inputs[0]), self._extract(inputs[1].input))
         if found is None:
-            raise NotRules(TAKES_AWAY)
+            raise NotRules(SUBTRACTS_ROWS)
         return found
 
 
 def is_negative(rel: Rel) -> bool:
-    """Whether a part of a union is there to be subtracted from the others."""
+    """Return whether a branch of a union is subtracted from the others."""
     while isinstance(rel, algebra.Filter | algebra.Map | algebra.Project):
         rel = rel.input
     return isinstance(rel, algebra.Negate)
 
 
-def _tested(body: Body, predicates: Sequence[Scalar]) -> Body:
+def _filter(body: Body, predicates: Sequence[Scalar]) -> Body:
     tests = (substitute(predicate, body.outputs) for predicate in predicates)
     return replace(body, tests=conjuncts((*body.tests, *tests)))
 
 
-def _extended(body: Body, scalars: Sequence[Scalar]) -> Body:
+def _extend(body: Body, scalars: Sequence[Scalar]) -> Body:
     more = tuple(substitute(scalar, body.outputs) for scalar in scalars)
     return replace(body, outputs=(*body.outputs, *more))
 
 
-def _chosen(body: Body, columns: Sequence[int]) -> Body:
+def _project(body: Body, columns: Sequence[int]) -> Body:
     return replace(body, outputs=tuple(body.outputs[column] for column in columns))
 
 
-def _products(choices: Sequence[Sequence[Body]], on: Sequence[Scalar]) -> list[Body]:
-    """The joins of one body of each input."""
+def _join_bodies(choices: Sequence[Sequence[Body]], on: Sequence[Scalar]) -> list[Body]:
+    """Return the joins of one body of each input."""
     size = 1
     for bodies in choices:
         size *= len(bodies)
-    if size > MOST_BODIES:
+    if size > MAX_BODIES:
         raise NotRules(f"it would take {size} rules")
     found = []
     for combination in product(*choices):
-        parts = tuple(part for body in combination for part in body.parts)
+        parts = tuple(part for body in combination for part in body.atoms)
         tests = tuple(test for body in combination for test in body.tests)
         outputs = tuple(output for body in combination for output in body.outputs)
-        absences = tuple(one for body in combination for one in body.absences)
-        found.append(_tested(Body(parts, tests, outputs, absences), on))
+        absences = tuple(one for body in combination for one in body.negated_atoms)
+        found.append(_filter(Body(parts, tests, outputs, absences), on))
     return found
 
 
-def _without_lets(rel: Rel) -> Rel:
-    """The relation with its lets written out; ids are unique."""
+def _inline_lets(rel: Rel) -> Rel:
+    """Return the relation with its lets inlined.
 
-    def written(node: Rel) -> Rel:
+    Their ids must be unique.
+    """
+
+    def inline(node: Rel) -> Rel:
         if isinstance(node, algebra.Let):
-            return transform_up(node.body, lambda one: _replaced(one, node.id, node.value))
+            return transform_up(node.body, lambda one: _replace_local(one, node.id, node.value))
         return node
 
-    return transform_up(rel, written)
+    return transform_up(rel, inline)
 
 
-def _replaced(node: Rel, id_: str, value: Rel) -> Rel:
+def _replace_local(node: Rel, id_: str, value: Rel) -> Rel:
     return value if isinstance(node, algebra.LocalGet) and node.id == id_ else node
 
 
-NUMBERED: Final = "$scalar"
+SCALAR_PREFIX: Final = "$scalar"
 COMPARISONS: Final = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 NOWHERE: Final = Span("", 0, 0)
 TRUE: Final = core.Constant(1, BOOLEAN)
 
 
 @dataclass(slots=True)
-class Numbered:
-    """The scalars that have numbers, over the arguments of their calls."""
+class ScalarFunctions:
+    """Scalars that the rule language lacks, as numbered functions of the columns that they read."""
 
-    known: dict[Scalar, int] = field(default_factory=dict)
+    numbers: dict[Scalar, int] = field(default_factory=dict)
 
     def expression(self, scalar: Scalar, terms: dict[int, core.HeadTerm]) -> core.Expression:
-        """A scalar over variables, which are called ``terms``, as an expression."""
+        """Return a scalar as an expression over ``terms``, the terms of its variables."""
         match scalar:
             case Column(index=index):
                 return terms[index]
@@ -320,25 +335,31 @@ class Numbered:
             case Fetch() | Literal() | If() | Call():
                 read = sorted(columns(scalar))
                 template = remap(scalar, read.index)
-                number = self.known.setdefault(template, len(self.known))
-                return core.Call(f"{NUMBERED}{number}", tuple(terms[one] for one in read), scalar.type)
+                number = self.numbers.setdefault(template, len(self.numbers))
+                return core.Call(f"{SCALAR_PREFIX}{number}", tuple(terms[one] for one in read), scalar.type)
             case _:
                 assert_never(scalar)
 
     def test(self, predicate: Scalar, terms: dict[int, core.HeadTerm]) -> core.Comparison:
-        """A predicate as a comparison."""
-        if isinstance(predicate, Call) and predicate.function in COMPARISONS and _is_plain(predicate.args):
+        """Return a predicate as a comparison."""
+        if (
+            isinstance(predicate, Call)
+            and predicate.function in COMPARISONS
+            and _are_comparable(predicate.args)
+        ):
             left, right = (self.expression(arg, terms) for arg in predicate.args)
             return core.Comparison(predicate.function, left, right, NOWHERE)
         return core.Comparison("eq", self.expression(predicate, terms), TRUE, NOWHERE)
 
     def lines(self) -> tuple[str, ...]:
-        """What the numbers mean, a line each."""
-        return tuple(f"{NUMBERED}{number}(#0, ...) is {sql_text(one)}" for one, number in self.known.items())
+        """Return the definitions of the numbered functions, one per line."""
+        return tuple(
+            f"{SCALAR_PREFIX}{number}(#0, ...) is {sql_text(one)}" for one, number in self.numbers.items()
+        )
 
-    def resolved(self, rel: Rel) -> Rel:
-        """A relation with the numbered scalars in the place of their calls."""
-        templates = {f"{NUMBERED}{number}": template for template, number in self.known.items()}
+    def expand_calls(self, rel: Rel) -> Rel:
+        """Return the relation with calls of numbered functions replaced by their scalars."""
+        templates = {f"{SCALAR_PREFIX}{number}": template for template, number in self.numbers.items()}
 
         def inner(scalar: Scalar) -> Scalar:
             if isinstance(scalar, Call) and scalar.function in templates:
@@ -354,51 +375,55 @@ class Numbered:
                 case _:
                     assert_never(scalar)
 
-        def rewritten(node: Rel) -> Rel:
+        def rewrite(node: Rel) -> Rel:
             own = scalars(node)
             new = tuple(transform(outer(one), inner) for one in own)
             return node if new == own else with_scalars(node, new)
 
-        return transform_up(rel, rewritten)
+        return transform_up(rel, rewrite)
 
 
-def _is_plain(args: tuple[Scalar, ...]) -> bool:
-    """Whether the two are different columns or values, and of one type."""
+def _are_comparable(args: tuple[Scalar, ...]) -> bool:
+    """Return whether the two arguments are different columns or values of one type."""
     plain = all(
-        isinstance(one, Column) or (isinstance(one, Literal) and one.value is not None) for one in args
+        isinstance(arg, Column) or (isinstance(arg, Literal) and arg.value is not None) for arg in args
     )
     return plain and args[0] != args[1] and args[0].type == args[1].type
 
 
-A_STOP = 10_000
-"""A number of rounds that no query means: an error after so many only stops what does not end."""
+MIN_SAFETY_LIMIT = 10_000
+"""Minimum round limit that only stops infinite recursion.
+
+No query depends on such a limit.
+"""
 Frame = algebra.Let | algebra.LetRec
 
 
-def hoisted(rel: Rel) -> Rel:
-    """The relation with each LetRec, and the lets around it, moved above operators and out of lets' values.
+def hoist_recursion(rel: Rel) -> Rel:
+    """Move each LetRec, and the lets around it, above operators and out of the values of lets.
 
-    ``Filter [#0 = 1] (LetRec [r] ... r)`` becomes ``LetRec [r] ... (Filter [#0 = 1] r)``. One that depends
-    on the recursion around it stays there. Relations of a recursion that no other reads become lets.
+    ``Filter [#0 = 1] (LetRec [r] ... r)`` becomes ``LetRec [r] ... (Filter [#0 = 1] r)``. A LetRec
+    that depends on an enclosing recursion stays. Relations of a recursion that no other one reads
+    become lets.
     """
-    return transform_up(renamed(rel), _lifted)
+    return transform_up(renumber_lets(rel), _hoist_node)
 
 
-def _lifted(node: Rel) -> Rel:
+def _hoist_node(node: Rel) -> Rel:
     if isinstance(node, algebra.LetRec):
-        return _freed(_opened(node))
+        return _hoist_invariant_lets(_move_outputs_to_body(node))
     if isinstance(node, algebra.Let):
         frames, inner = _frames(node.value)
-        return _within(frames, replace(node, value=inner))
+        return _wrap_in(frames, replace(node, value=inner))
     parts = [_frames(child) for child in children(node)]
     if not any(frames for frames, _ in parts):
         return node
     bare = with_children(node, tuple(inner for _, inner in parts))
-    return _within([frame for frames, _ in parts for frame in frames], bare)
+    return _wrap_in([frame for frames, _ in parts for frame in frames], bare)
 
 
 def _frames(rel: Rel) -> tuple[list[Frame], Rel]:
-    """The lets at the top, as far as there is recursion among them, and what is within them."""
+    """Return the enclosing lets up to the last recursion among them, and the relation inside."""
     frames: list[Frame] = []
     inner = rel
     while isinstance(inner, algebra.Let | algebra.LetRec):
@@ -410,12 +435,12 @@ def _frames(rel: Rel) -> tuple[list[Frame], Rel]:
 
 
 def counts_rounds(rec: algebra.LetRec) -> bool:
-    """Whether the result of a recursion depends on how many rounds it takes."""
-    return rec.limit is not None and (not rec.error_at_limit or rec.limit < A_STOP)
+    """Return whether the result of a recursion depends on the number of rounds."""
+    return rec.limit is not None and (not rec.error_at_limit or rec.limit < MIN_SAFETY_LIMIT)
 
 
-def _opened(rec: algebra.LetRec) -> algebra.LetRec:
-    """The recursion with what only reads its relations as lets in its body."""
+def _move_outputs_to_body(rec: algebra.LetRec) -> algebra.LetRec:
+    """Move relations that no relation of the recursion reads to lets in its body."""
     while not counts_rounds(rec):
         read = frozenset[str]().union(*map(free_locals, rec.values))
         last = next((id_ for id_ in reversed(rec.ids) if id_ not in read), None)
@@ -433,13 +458,13 @@ def _opened(rec: algebra.LetRec) -> algebra.LetRec:
     return rec
 
 
-def _freed(rec: algebra.LetRec) -> Rel:
-    """The recursion within what its definitions bind that does not depend on it."""
+def _hoist_invariant_lets(rec: algebra.LetRec) -> Rel:
+    """Move lets inside the definitions that do not depend on the recursion around it."""
     parts = [_frames(value) for value in rec.values]
     frames = [frame for own, _ in parts for frame in own]
     if not frames or any(_depends(frame, rec.ids) for frame in frames):
         return rec
-    return _within(frames, replace(rec, values=tuple(inner for _, inner in parts)))
+    return _wrap_in(frames, replace(rec, values=tuple(inner for _, inner in parts)))
 
 
 def _depends(frame: Frame, ids: Sequence[str]) -> bool:
@@ -447,7 +472,7 @@ def _depends(frame: Frame, ids: Sequence[str]) -> bool:
     return any(not free_locals(value).isdisjoint(ids) for value in values)
 
 
-def _within(frames: Sequence[Frame], body: Rel) -> Rel:
+def _wrap_in(frames: Sequence[Frame], body: Rel) -> Rel:
     for frame in reversed(frames):
         body = replace(frame, body=body)
     return body
@@ -455,15 +480,18 @@ def _within(frames: Sequence[Frame], body: Rel) -> Rel:
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """What a query's lets and recursive lets are, whose ids are unique."""
+    """Values of a query's lets and recursive lets.
+
+    Their ids are unique.
+    """
 
     values: Mapping[str, Rel]
     loops: Mapping[str, algebra.LetRec]
-    """The recursion that an id is bound by, if it is."""
+    """The LetRec that binds an id, for recursive ids."""
 
     @staticmethod
-    def of(rel: Rel) -> "Definitions":
-        """Those anywhere in a relation."""
+    def collect(rel: Rel) -> "Definitions":
+        """Return the definitions anywhere in a relation."""
         values: dict[str, Rel] = {}
         loops: dict[str, algebra.LetRec] = {}
         for node in walk(rel):
@@ -476,91 +504,106 @@ class Definitions:
 
     @property
     def lets(self) -> dict[str, Rel]:
-        """What is not recursive itself."""
+        """Definitions that are not part of a LetRec."""
         return {id_: value for id_, value in self.values.items() if id_ not in self.loops}
 
-    def recursive(self, id_: str) -> bool:
-        """Whether it is, or depends on, a recursive relation."""
+    def is_recursive(self, id_: str) -> bool:
+        """Return whether the id is a recursive relation or depends on one."""
         if id_ in self.loops:
             return True
-        return id_ in self.values and any(self.recursive(one) for one in free_locals(self.values[id_]))
+        return id_ in self.values and any(self.is_recursive(one) for one in free_locals(self.values[id_]))
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """A program with what its relations are in the query.
+class RuleProgram:
+    """A program, and the query's relations for its base relations.
 
-    ``limit``: the number of rounds after which the query's recursion stops with an error.
+    ``limit`` is the number of rounds after which the query's recursion stops with an error.
     """
 
     program: core.Program
     bases: Mapping[str, Rel]
-    numbered: Numbered
+    scalar_functions: ScalarFunctions
     limit: int | None
 
 
-def rules_of(target: algebra.LetRec, definitions: Definitions) -> Rules:
-    """The rules of a recursion's relations, and of those that they depend on; NotRules if they have none."""
-    refused: set[str] = set()
+def build_rules(target: algebra.LetRec, definitions: Definitions) -> RuleProgram:
+    """Return the rules of a recursion's relations and of those that they depend on.
+
+    Raises NotRules if a relation of the recursion cannot be written as rules.
+    """
+    without_rules: set[str] = set()
     while True:
-        making = _Making(definitions, frozenset(target.ids), refused)
+        builder = _RuleBuilder(definitions, frozenset(target.ids), without_rules)
         for id_ in target.ids:
-            making.relation(id_)
-        if making.others():
-            program = core.Program(making.relations, tuple(making.rules), {}, (), (), (), (), {}, {})
-            return Rules(program, making.bases, making.numbered, making.limit)
+            builder.add_relation(id_)
+        if builder.add_pending():
+            program = core.Program(builder.relations, tuple(builder.rules), {}, (), (), (), (), {}, {})
+            return RuleProgram(program, builder.bases, builder.scalar_functions, builder.limit)
 
 
 @dataclass(slots=True)
-class _Making:
+class _RuleBuilder:
     definitions: Definitions
-    own: frozenset[str]
-    """The ids of the recursion that is to have rules."""
-    refused: set[str]
-    """Other relations that have none; they are read as wholes."""
+    target_ids: frozenset[str]
+    """Ids of the recursion to translate."""
+    without_rules: set[str]
+    """Other relations that cannot be written as rules.
+
+    They are read as base relations.
+    """
     relations: dict[str, core.Relation] = field(default_factory=dict)
     rules: list[core.Rule] = field(default_factory=list)
     bases: dict[str, Rel] = field(default_factory=dict)
     names: dict[Rel, str] = field(default_factory=dict)
-    numbered: Numbered = field(default_factory=Numbered)
+    scalar_functions: ScalarFunctions = field(default_factory=ScalarFunctions)
     pending: list[str] = field(default_factory=list)
     limit: int | None = None
 
-    def others(self) -> bool:
-        """Make the rules of the relations that are read; False if one turned out to have none."""
+    def add_pending(self) -> bool:
+        """Add the rules of relations that are read.
+
+        Return False if one turned out to have none.
+        """
         while self.pending:
             id_ = self.pending.pop()
             try:
-                self.relation(id_)
+                self.add_relation(id_)
             except NotRules:
-                self.refused.add(id_)
+                self.without_rules.add(id_)
                 return False
         return True
 
-    def relation(self, id_: str) -> None:
-        """Make the rules of a relation; NotRules if it has none."""
+    def add_relation(self, id_: str) -> None:
+        """Add the rules of a relation.
+
+        Raises NotRules if it has none.
+        """
         if id_ in self.relations:
             return
         self._check(id_)
         value = self.definitions.values[id_]
         loop = self.definitions.loops.get(id_)
         own = frozenset(() if loop is None else loop.ids)
-        taking = Taking(self._has_rules, own, self.definitions.lets)
-        bodies = taking.apart(value)
+        extractor = BodyExtractor(self._has_rules, own, self.definitions.lets)
+        bodies = extractor.extract(value)
         self.relations[id_] = _relation(id_, algebra.types(value), core.Kind.DERIVED)
         for body in bodies:
-            self._rule(id_, body)
+            self._add_rule(id_, body)
 
     def _has_rules(self, id_: str) -> bool:
-        """Whether a relation is read by its rules: those of the recursion are, others if they can be."""
-        if id_ in self.own:
+        """Return whether a relation is read by its rules.
+
+        Those of the target are, others if possible.
+        """
+        if id_ in self.target_ids:
             return True
-        if id_ in self.refused or not self.definitions.recursive(id_):
+        if id_ in self.without_rules or not self.definitions.is_recursive(id_):
             return False
         try:
             self._check(id_)
         except NotRules:
-            self.refused.add(id_)
+            self.without_rules.add(id_)
             return False
         return True
 
@@ -577,34 +620,34 @@ class _Making:
             raise NotRules("its number of rounds is limited")
         self.limit = max(loop.limit, self.limit or 0)
 
-    def _rule(self, id_: str, body: Body) -> None:
-        if len(body.parts) > 1 and not all(map(is_total, body.outputs)):
+    def _add_rule(self, id_: str, body: Body) -> None:
+        if len(body.atoms) > 1 and not all(map(is_total, body.outputs)):
             raise NotRules("it computes what may fail")
-        naming = _Naming(body)
-        atoms = [self._atom(part, naming) for part in body.parts]
+        naming = _VariableNaming(body)
+        atoms = [self._atom(part, naming) for part in body.atoms]
         terms = naming.terms
         tests = [
-            self.numbered.test(test, terms if is_total(test) else terms | naming.apart)
+            self.scalar_functions.test(test, terms if is_total(test) else terms | naming.test_terms)
             for test in naming.tests
         ]
         more: list[core.Literal] = []
         head: list[core.HeadTerm] = []
         for place, output in enumerate(body.outputs):
-            term = self.numbered.expression(output, terms)
+            term = self.scalar_functions.expression(output, terms)
             if isinstance(term, core.Call):
-                # A made-up name: those of the body begin with a v.
+                # A generated name. Variables of the body begin with v or w.
                 variable = core.Variable(f"h{place}", output.type)
                 more.append(core.Assignment(variable, term, NOWHERE))
                 term = variable
             assert not isinstance(term, core.Parameter)
             head.append(term)
-        absences = (core.Negation(self._absent(one, naming)) for one in body.absences)
+        absences = (core.Negation(self._negated_atom(one, naming)) for one in body.negated_atoms)
         literals = (*atoms, *tests, *more, *absences)
         self.rules.append(core.Rule(core.Head(id_, tuple(head), NOWHERE), literals, NOWHERE))
 
-    def _atom(self, part: Part, naming: "_Naming") -> core.Atom:
+    def _atom(self, part: RelationAtom, naming: "_VariableNaming") -> core.Atom:
         terms = tuple(naming.terms[variable] for variable in part.variables)
-        apart = [place for place, number in enumerate(part.variables) if number in naming.apart]
+        apart = [place for place, number in enumerate(part.variables) if number in naming.test_terms]
         if isinstance(part.rel, algebra.LocalGet) and self._has_rules(part.rel.id):
             if apart:
                 raise NotRules("a test of its rows may fail")
@@ -614,30 +657,33 @@ class _Making:
         used = [place for place, number in enumerate(part.variables) if number in naming.used]
         some = part.rel if algebra.types(part.rel) else algebra.Map(part.rel, (Literal(1, BOOLEAN),))
         rel = build(peel(algebra.Project(some, tuple([*used, *apart] or [0]))))
-        name = self._base(rel)
-        every = [terms[place] for place in used] + [naming.apart[part.variables[place]] for place in apart]
+        name = self._base_name(rel)
+        every = [terms[place] for place in used] + [
+            naming.test_terms[part.variables[place]] for place in apart
+        ]
         any_row = (core.Wildcard(algebra.types(rel)[0]),)
         return core.Atom(name, tuple(every) or any_row, NOWHERE)
 
-    def _absent(self, absence: Absence, naming: "_Naming") -> core.Atom:
+    def _negated_atom(self, absence: NegatedAtom, naming: "_VariableNaming") -> core.Atom:
         terms = tuple(naming.terms[variable.index] for variable in absence.variables)
-        return core.Atom(self._base(absence.rel), terms, NOWHERE)
+        return core.Atom(self._base_name(absence.rel), terms, NOWHERE)
 
-    def _base(self, rel: Rel) -> str:
-        """The name of a base relation."""
+    def _base_name(self, rel: Rel) -> str:
+        """Return the name of a base relation, and add the relation if it is new."""
         name = self.names.get(rel)
         if name is None:
-            name = self.names[rel] = f"{_called(rel)} {len(self.names)}"
+            name = self.names[rel] = f"{_base_relation_name(rel)} {len(self.names)}"
             self.bases[name] = rel
             self.relations[name] = _relation(name, algebra.types(rel), core.Kind.EXTERNAL)
         return name
 
 
-class _Naming:
-    """What a body's variables are called: equal ones alike, and those equal to a value by that.
+class _VariableNaming:
+    """Terms for a body's variables.
 
-    ``tests`` are the body's without what that says already. Those that may fail have variables ``apart``,
-    which stand for the same columns: in a rule they are tests of these rows, not of what is asked for.
+    Equal variables share a term, and those equal to a constant become it. ``tests`` are the body's
+    tests that the terms do not imply. Tests that may fail read the separate variables ``test_terms``
+    of the same columns. In a rule they test these rows, not the demand.
     """
 
     def __init__(self, body: Body) -> None:
@@ -645,32 +691,32 @@ class _Naming:
         self._values: dict[int, core.Constant] = {}
         self.tests: list[Scalar] = []
         for test in body.tests:
-            if not self._is_said(test):
+            if not self._unify(test):
                 self.tests.append(test)
         self.terms: dict[int, core.HeadTerm] = {}
-        for part in body.parts:
+        for part in body.atoms:
             for number, type_ in zip(part.variables, algebra.types(part.rel), strict=True):
                 first = self._find(number)
                 known = self._values.get(first)
                 self.terms[number] = known or core.Variable(f"v{first}", type_)
-        self.apart: dict[int, core.HeadTerm] = {
+        self.test_terms: dict[int, core.HeadTerm] = {
             number: core.Variable(f"w{number}", self.terms[number].type)
             for test in self.tests
             if not is_total(test)
             for number in columns(test)
         }
-        self.used = self._used(body)
+        self.used = self._find_used(body)
 
-    def _used(self, body: Body) -> set[int]:
-        """The variables that something else depends on."""
+    def _find_used(self, body: Body) -> set[int]:
+        """Return the variables that something else depends on."""
         tests = (test for test in self.tests if is_total(test))
-        absent = (variable for absence in body.absences for variable in absence.variables)
-        read = {one for scalar in (*tests, *body.outputs, *absent) for one in columns(scalar)}
-        firsts = [self._find(number) for part in body.parts for number in part.variables]
+        absent = (variable for absence in body.negated_atoms for variable in absence.variables)
+        read = {column for scalar in (*tests, *body.outputs, *absent) for column in columns(scalar)}
+        firsts = [self._find(number) for part in body.atoms for number in part.variables]
         read_firsts = {self._find(number) for number in read}
         return {
             number
-            for part in body.parts
+            for part in body.atoms
             for number in part.variables
             if self._find(number) in read_firsts
             or firsts.count(self._find(number)) > 1
@@ -682,22 +728,22 @@ class _Naming:
             number = self._class[number]
         return number
 
-    def _is_said(self, test: Scalar) -> bool:
-        """Whether names say it, having been chosen so."""
+    def _unify(self, test: Scalar) -> bool:
+        """Return whether the test is an equality that the terms can imply, and record it."""
         match test:
             case Call(function="eq", args=(Column() as left, Column() as right)) if left.type == right.type:
-                return left != right and self._join(left.index, right.index)
+                return left != right and self._merge_classes(left.index, right.index)
             case (
                 Call(function="eq", args=(Column() as column, Literal() as value))
                 | Call(function="eq", args=(Literal() as value, Column() as column))
             ) if column.type == value.type and value.value is not None:
-                return self._fix(column.index, core.Constant(value.value, value.type))
+                return self._bind_constant(column.index, core.Constant(value.value, value.type))
             case Column() | Fetch() | Literal() | If() | Call():
                 return False
             case _:
                 assert_never(test)
 
-    def _join(self, left: int, right: int) -> bool:
+    def _merge_classes(self, left: int, right: int) -> bool:
         one, other = self._find(left), self._find(right)
         if one == other:
             return True
@@ -708,13 +754,13 @@ class _Naming:
         self._class[other] = one
         return True
 
-    def _fix(self, number: int, value: core.Constant) -> bool:
+    def _bind_constant(self, number: int, value: core.Constant) -> bool:
         first = self._find(number)
         return self._values.setdefault(first, value) == value
 
 
-def _called(rel: Rel) -> str:
-    """What a base relation is called in rules: by the table or view that it is a selection of, if it is."""
+def _base_relation_name(rel: Rel) -> str:
+    """Return the base name of a relation in rules: the table or view that it selects from, or ``rows``."""
     core_ = peel(rel).core
     return core_.name if isinstance(core_, algebra.Get) else "rows"
 
@@ -725,5 +771,5 @@ def _relation(name: str, types: tuple[Type, ...], kind: core.Kind) -> core.Relat
 
 
 def _column(name: str, type_: Type) -> core.Column:
-    """A column of a type of SQL's."""
+    """Return a column of a SQL type."""
     return core.Column(name, core.ValueType(str(type_), core.Domain.SQL, type_), type_)

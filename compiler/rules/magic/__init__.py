@@ -7,24 +7,24 @@ rules. ``rewrite.restricted`` limits a program to what its own outputs need.
 
 from kpg.compiler.rules.magic.rewrite import (
     Explanation,
+    GoalProgram,
     Policy,
-    Prepared,
     Strategy,
+    counting_steps,
     is_finite,
     origins,
     prepare,
-    restricted,
-    steps_of_levels,
+    restrict_program,
 )
 
 __all__ = [
     "Explanation",
+    "GoalProgram",
     "Policy",
-    "Prepared",
     "Strategy",
+    "counting_steps",
     "is_finite",
     "origins",
     "prepare",
-    "restricted",
-    "steps_of_levels",
+    "restrict_program",
 ]

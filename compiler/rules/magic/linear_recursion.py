@@ -1,19 +1,21 @@
-"""Rewrites of linear recursion that derive less than magic sets: counting, linear rules, transitive closure.
+"""Rewrites of linear recursion: counting, linear rules, transitive closure.
 
-*Counting* applies to ``p(x, y) :- exit(x, y). p(x, y) :- up(x, a), p(a, b), down(b, y).`` Magic sets derive
-all pairs (a, b) with a above x. Counting derives (level, a) up from each x asked for, then (level, b) down
-from the exits. The answers are the b at level 0. Levels do not end if ``up`` has a cycle above x. So an x
-that reaches ``limit`` levels is ``deep``, and magic sets answer for it (Bancilhon et al. 1986; Saccà and
-Zaniolo 1986).
+They derive less than magic sets.
 
-*Linear rules*: in a right-linear rule ``p(x, y) :- r(x, z), p(z, y)`` the answers for x are those for z.
-``context`` records which z each asked x reaches, and only x gets answers. A left-linear rule
-``p(x, y) :- p(x, z), l(z, y)`` extends answers of any x. A relation with only such rules is r* exit l*
-(Naughton, Ramakrishnan, Sagiv and Ullman 1989).
+*Counting* applies to ``p(x, y) :- exit(x, y). p(x, y) :- up(x, a), p(a, b), down(b, y).`` Magic
+sets derive all pairs (a, b) with a above x. Counting derives (level, a) up from each demanded x,
+then (level, b) down from the exits. The answers are the b at level 0. Levels do not end if ``up``
+has a cycle above x. So an x that reaches ``limit`` levels is ``deep``, and magic sets answer for
+it (Bancilhon et al. 1986; Saccà and Zaniolo 1986).
 
-*Transitive closure*: ``p(x, y) :- p(x, z), p(z, y)`` defines p as the closure of its exits. So does
-``p(x, y) :- r(x, z), p(z, y)`` if the exits are ``p(x, y) :- r(x, y)``. With x asked, the left-linear form
-``p(x, y) :- p(x, z), r(z, y)`` demands nothing but x.
+*Linear rules*: in a right-linear rule ``p(x, y) :- r(x, z), p(z, y)`` the answers for x are those
+for z. ``context`` records which z each demanded x reaches, and only x gets answers. A left-linear
+rule ``p(x, y) :- p(x, z), l(z, y)`` extends answers of any x. A relation with only such rules is
+r* exit l* (Naughton, Ramakrishnan, Sagiv and Ullman 1989).
+
+*Transitive closure*: ``p(x, y) :- p(x, z), p(z, y)`` defines p as the closure of its exits. So
+does ``p(x, y) :- r(x, z), p(z, y)`` if the exits are ``p(x, y) :- r(x, y)``. With x demanded, the
+left-linear form ``p(x, y) :- p(x, z), r(z, y)`` demands nothing but x.
 """
 
 import enum
@@ -22,8 +24,8 @@ from dataclasses import replace
 from typing import Final
 
 from kpg.compiler.rules import core
-from kpg.compiler.rules.core import changed, replacing
-from kpg.compiler.rules.magic.sips import Adorned, Known, names, ordered, term_names
+from kpg.compiler.rules.core import substitute_literal, substitution
+from kpg.compiler.rules.magic.sips import AdornedRelation, BindingState, names, order_literals, term_names
 from kpg.compiler.rules.magic.transformation import Rewriting, Task, rewrite_rule
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
@@ -31,20 +33,20 @@ from kpg.runtime.types import BIGINT
 
 
 class Linearity(enum.Enum):
-    """How a rule of a linear relation recurs."""
+    """The linearity of a rule of a linear relation."""
 
     EXIT = "not recursive"
     LEFT = "left-linear"
     RIGHT = "right-linear"
 
 
-Classified = tuple[tuple[Linearity, core.Rule], ...]
+ClassifiedRules = tuple[tuple[Linearity, core.Rule], ...]
 
 
-def classified(rewriting: Rewriting, adorned: Adorned) -> Classified | None:
-    """The rules of the relation by linearity, None if one has another or none is right-linear.
+def classify_rules(rewriting: Rewriting, adorned: AdornedRelation) -> ClassifiedRules | None:
+    """Return the relation's rules by linearity, or None if one is not linear or none is right-linear.
 
-    Where all columns are bound there is an answer at most for what is asked on the way: magic sets do.
+    If all columns are bound, magic sets are at least as good, so the result is None.
     """
     source = rewriting.source
     relation = source.relation(adorned.relation)
@@ -61,164 +63,193 @@ def classified(rewriting: Rewriting, adorned: Adorned) -> Classified | None:
 
 
 def recursive_atoms(rule: core.Rule) -> list[core.Atom]:
-    """The atoms of the body over the head's relation."""
-    return [one for one in rule.body if isinstance(one, core.Atom) and one.relation == rule.head.relation]
+    """Return the atoms of the body over the head's relation."""
+    return [
+        literal
+        for literal in rule.body
+        if isinstance(literal, core.Atom) and literal.relation == rule.head.relation
+    ]
 
 
-def rest_of(rule: core.Rule) -> tuple[core.Literal, ...]:
-    """The body without the atoms over the head's relation."""
-    return tuple(one for one in rule.body if one not in recursive_atoms(rule))
+def non_recursive_literals(rule: core.Rule) -> tuple[core.Literal, ...]:
+    """Return the body without the atoms over the head's relation."""
+    return tuple(literal for literal in rule.body if literal not in recursive_atoms(rule))
 
 
-def linearity_of(rewriting: Rewriting, adorned: Adorned, rule: core.Rule) -> Linearity | None:
-    """How the rule recurs; None if it does so in no simple way."""
+def linearity_of(rewriting: Rewriting, adorned: AdornedRelation, rule: core.Rule) -> Linearity | None:
+    """Return the linearity of a rule, or None if it is not linear."""
     recursive = recursive_atoms(rule)
     if not recursive:
         return Linearity.EXIT
     if len(recursive) > 1:
         return None
-    terms, head, rest = recursive[0].terms, rule.head.terms, rest_of(rule)
-    if _is_carried(adorned.open(head), adorned.open(terms), adorned.given(head), adorned.given(terms), rest):
-        known = outcome(rewriting, rule, rest, term_names(adorned.given(head)))
-        return Linearity.RIGHT if are_passed(adorned.given(terms), known) else None
-    if _is_carried(adorned.given(head), adorned.given(terms), adorned.open(head), adorned.open(terms), rest):
+    terms, head, rest = recursive[0].terms, rule.head.terms, non_recursive_literals(rule)
+    if _passes_unchanged(
+        adorned.free_items(head),
+        adorned.free_items(terms),
+        adorned.bound_items(head),
+        adorned.bound_items(terms),
+        rest,
+    ):
+        known = evaluate_literals(rewriting, rule, rest, term_names(adorned.bound_items(head)))
+        return Linearity.RIGHT if can_be_demanded(adorned.bound_items(terms), known) else None
+    if _passes_unchanged(
+        adorned.bound_items(head),
+        adorned.bound_items(terms),
+        adorned.free_items(head),
+        adorned.free_items(terms),
+        rest,
+    ):
         return Linearity.LEFT
     return None
 
 
-def _is_carried(
+def _passes_unchanged(
     head: Sequence[core.Term],
     inner: Sequence[core.Term],
     other_head: Sequence[core.Term],
     other_inner: Sequence[core.Term],
     rest: Sequence[core.Literal],
 ) -> bool:
-    """Whether the recursive atom's terms go to the head as they are, and nothing else reads them."""
+    """Return whether the recursive atom's terms reach the head unchanged, and no other literal reads them."""
     carried = term_names(head)
     plain = tuple(head) == tuple(inner) and len(carried) == len(head)
     return plain and not carried & (names(rest) | term_names(other_head) | term_names(other_inner))
 
 
-def are_passed(terms: Sequence[core.Term], known: Known) -> bool:
-    """Whether terms can be asked for."""
-    return term_names(terms) <= known.passable and not any(isinstance(t, core.Wildcard) for t in terms)
+def can_be_demanded(terms: Sequence[core.Term], state: BindingState) -> bool:
+    """Return whether the terms can be passed on as demand."""
+    return term_names(terms) <= state.passable and not any(isinstance(t, core.Wildcard) for t in terms)
 
 
-def outcome(
-    rewriting: Rewriting, rule: core.Rule, rest: Sequence[core.Literal], given: Iterable[str]
-) -> Known:
-    """What literals of the rule bind when demand has bound ``given``; nothing if they cannot be evaluated."""
-    known = Known(set(given), set(given), set())
-    if not _can_run(rest, known.copy()):
-        return Known()
-    for _ in ordered(rest, known, rewriting.classes(rule.head.relation)):
+def evaluate_literals(
+    rewriting: Rewriting, rule: core.Rule, rest: Sequence[core.Literal], bound: Iterable[str]
+) -> BindingState:
+    """Return the binding state after the literals, when demand has bound ``bound``.
+
+    The state is empty if the literals cannot be evaluated.
+    """
+    state = BindingState(set(bound), set(bound), set())
+    if not _can_evaluate(rest, state.copy()):
+        return BindingState()
+    for _ in order_literals(rest, state, rewriting.classes(rule.head.relation)):
         pass
-    return known
+    return state
 
 
-def _can_run(rest: Sequence[core.Literal], known: Known) -> bool:
-    """Whether the literals' atoms and what is known bind the variables of the others."""
-    left = [one for one in rest if not isinstance(one, core.Atom)]
-    for one in rest:
-        if isinstance(one, core.Atom):
-            known.add(one)
-    while any(known.is_ready(one) for one in left):
-        ready = next(one for one in left if known.is_ready(one))
-        left.remove(ready)
-        known.add(ready)
-    return not left
+def _can_evaluate(rest: Sequence[core.Literal], state: BindingState) -> bool:
+    """Return whether the literals' atoms and ``state`` bind the variables of the other literals."""
+    remaining = [one for one in rest if not isinstance(one, core.Atom)]
+    for literal in rest:
+        if isinstance(literal, core.Atom):
+            state.add(literal)
+    while any(state.is_ready(one) for one in remaining):
+        ready = next(one for one in remaining if state.is_ready(one))
+        remaining.remove(ready)
+        state.add(ready)
+    return not remaining
 
 
-def rewrite_linear(rewriting: Rewriting, adorned: Adorned, rules: Classified) -> None:
-    """The rules of a linear relation: what is reached from what is asked, and its answers."""
+def rewrite_linear(rewriting: Rewriting, adorned: AdornedRelation, rules: ClassifiedRules) -> None:
+    """Add the rules of a linear relation: the values reached from the demand, and its answers."""
     columns = rewriting.source.relation(adorned.relation).columns
-    given = adorned.given(columns)
-    context = adorned.made("context")
-    rewriting.make(context, (*given, *given), adorned.relation, is_demand=True)
-    start = tuple(core.Variable(f"@from{place}", one.type.type) for place, one in enumerate(given))
+    bound_columns = adorned.bound_items(columns)
+    context = adorned.auxiliary_name("context")
+    rewriting.declare(context, (*bound_columns, *bound_columns), adorned.relation, is_demand=True)
+    start = tuple(core.Variable(f"@from{place}", one.type.type) for place, one in enumerate(bound_columns))
     span = rules[0][1].span
-    demand = core.Atom(adorned.made("demand"), start, span)
-    rewriting.add(context, (*start, *start), [demand], span)
+    demand = core.Atom(adorned.auxiliary_name("demand"), start, span)
+    rewriting.add_rule(context, (*start, *start), [demand], span)
     for linearity, rule in rules:
         head, atoms = rule.head.terms, recursive_atoms(rule)
-        guard = core.Atom(context, (*start, *adorned.given(head)), span)
-        rest = rest_of(rule)
+        guard = core.Atom(context, (*start, *adorned.bound_items(head)), span)
+        rest = non_recursive_literals(rule)
         match linearity:
             case Linearity.RIGHT:
-                reached = (*start, *adorned.given(atoms[0].terms))
+                reached = (*start, *adorned.bound_items(atoms[0].terms))
                 task = Task(rule, context, reached, guard, rest, term_names(guard.terms))
             case Linearity.EXIT:
-                answer = adorned.merged(start, adorned.open(head))
+                answer = adorned.merge_items(start, adorned.free_items(head))
                 task = Task(rule, adorned.name, answer, guard, rest, term_names(guard.terms))
             case Linearity.LEFT:
                 guard = core.Atom(adorned.name, atoms[0].terms, span)
-                weak = term_names(adorned.given(head))
+                weak = term_names(adorned.bound_items(head))
                 task = Task(rule, adorned.name, head, guard, rest, weak)
         rewrite_rule(rewriting, task)
     linearities = {linearity for linearity, _ in rules}
     how = "left- and right-linear" if Linearity.LEFT in linearities else "right-linear"
-    rewriting.notes.append((adorned.name, f"{how}: answers only for what is asked from outside"))
+    rewriting.notes.append((adorned.name, f"{how}: answers only for demand from outside the recursion"))
 
 
-def closure_rules(rewriting: Rewriting, adorned: Adorned) -> tuple[core.Rule, ...] | None:
-    """The exits, each as a left-linear rule too, if the relation is their closure, from bound to free."""
+def closure_rules(rewriting: Rewriting, adorned: AdornedRelation) -> tuple[core.Rule, ...] | None:
+    """Return the exits, and each also as a left-linear rule, if the relation is their transitive closure.
+
+    The closure must lead from the bound columns to the free ones. Returns None otherwise.
+    """
     source = rewriting.source
     rules = source.rules[adorned.relation]
     columns = [column.type.type for column in source.relation(adorned.relation).columns]
     alone = source.members[adorned.relation] == {adorned.relation}
-    if not alone or not adorned.given(columns) or adorned.given(columns) != adorned.open(columns):
+    if (
+        not alone
+        or not adorned.bound_items(columns)
+        or adorned.bound_items(columns) != adorned.free_items(columns)
+    ):
         return None
     recursive = [rule for rule in rules if recursive_atoms(rule)]
     exits = [rule for rule in rules if not recursive_atoms(rule)]
     composed = len(recursive) == 1 and _composes(adorned, recursive[0])
-    if not composed and not _repeats(rewriting, adorned, recursive, exits):
+    if not composed and not _steps_are_exits(rewriting, adorned, recursive, exits):
         return None
     return (*exits, *(_left_linear(adorned, rule, number) for number, rule in enumerate(exits)))
 
 
-def _left_linear(adorned: Adorned, rule: core.Rule, number: int) -> core.Rule:
-    """An exit as the last step."""
-    types = adorned.given([term.type for term in rule.head.terms])
-    asked = [core.Variable(f"@asked{number}_{place}", type_) for place, type_ in enumerate(types)]
-    inner = adorned.merged(asked, adorned.given(rule.head.terms))
-    head = replace(rule.head, terms=adorned.merged(asked, adorned.open(rule.head.terms)))
+def _left_linear(adorned: AdornedRelation, rule: core.Rule, number: int) -> core.Rule:
+    """Return an exit rule as the last step of a path."""
+    types = adorned.bound_items([term.type for term in rule.head.terms])
+    start = [core.Variable(f"@asked{number}_{place}", type_) for place, type_ in enumerate(types)]
+    inner = adorned.merge_items(start, adorned.bound_items(rule.head.terms))
+    head = replace(rule.head, terms=adorned.merge_items(start, adorned.free_items(rule.head.terms)))
     return replace(rule, head=head, body=(core.Atom(adorned.relation, inner, rule.span), *rule.body))
 
 
-def _composes(adorned: Adorned, rule: core.Rule) -> bool:
-    """Whether the rule is ``p(x, y) :- p(x, z), p(z, y)``, x being at the bound columns, y at the others."""
+def _composes(adorned: AdornedRelation, rule: core.Rule) -> bool:
+    """Return whether the rule is ``p(x, y) :- p(x, z), p(z, y)`` with x bound and y free."""
     atoms = recursive_atoms(rule)
     if len(atoms) != 2 or len(rule.body) != 2:
         return False
-    start, end = adorned.given(rule.head.terms), adorned.open(rule.head.terms)
+    start, end = adorned.bound_items(rule.head.terms), adorned.free_items(rule.head.terms)
     for first, second in (atoms, atoms[::-1]):
-        middle = adorned.open(first.terms)
+        middle = adorned.free_items(first.terms)
         if (
-            adorned.given(first.terms) == start
-            and adorned.open(second.terms) == end
-            and adorned.given(second.terms) == middle
+            adorned.bound_items(first.terms) == start
+            and adorned.free_items(second.terms) == end
+            and adorned.bound_items(second.terms) == middle
             and len(term_names((*start, *middle, *end))) == 3 * len(middle)
         ):
             return True
     return False
 
 
-def _repeats(
-    rewriting: Rewriting, adorned: Adorned, recursive: Sequence[core.Rule], exits: Sequence[core.Rule]
+def _steps_are_exits(
+    rewriting: Rewriting, adorned: AdornedRelation, recursive: Sequence[core.Rule], exits: Sequence[core.Rule]
 ) -> bool:
-    """Whether the recursive rules are right-linear with just the exits as steps."""
+    """Return whether the recursive rules are right-linear and their steps are the exits."""
     if not recursive or any(
         linearity_of(rewriting, adorned, rule) is not Linearity.RIGHT for rule in recursive
     ):
         return False
     steps = [
         _canonical(
-            adorned.given(rule.head.terms), adorned.given(recursive_atoms(rule)[0].terms), rest_of(rule)
+            adorned.bound_items(rule.head.terms),
+            adorned.bound_items(recursive_atoms(rule)[0].terms),
+            non_recursive_literals(rule),
         )
         for rule in recursive
     ]
     ends = [
-        _canonical(adorned.given(rule.head.terms), adorned.open(rule.head.terms), rule.body) for rule in exits
+        _canonical(adorned.bound_items(rule.head.terms), adorned.free_items(rule.head.terms), rule.body)
+        for rule in exits
     ]
     return None not in steps and None not in ends and set(steps) == set(ends)
 
@@ -226,17 +257,17 @@ def _repeats(
 def _canonical(
     start: Sequence[core.Term], end: Sequence[core.Term], body: Sequence[core.Literal]
 ) -> tuple[object, ...] | None:
-    """A step with its variables named in order of occurrence; None if it is not simple enough to compare."""
-    if any(isinstance(one, core.BodyAggregate) for one in body):
+    """Return a step with variables numbered by occurrence, or None if it contains an aggregate."""
+    if any(isinstance(literal, core.BodyAggregate) for literal in body):
         return None
     found = [term for term in (*start, *end) if isinstance(term, core.Variable)]
-    found += [variable for one in body for variable in core.literal_variables(one)]
+    found += [variable for literal in body for variable in core.literal_variables(literal)]
     mapping: dict[str, core.Expression] = {}
     for variable in found:
         mapping.setdefault(variable.name, core.Variable(f"@{len(mapping)}", variable.type))
     terms = (mapping[term.name] if isinstance(term, core.Variable) else term for term in (*start, *end))
-    change = replacing(mapping)
-    return (*terms, *(changed(one, change) for one in body))
+    change = substitution(mapping)
+    return (*terms, *(substitute_literal(literal, change) for literal in body))
 
 
 DEEP: Final = "deep"
@@ -246,20 +277,20 @@ LEVELS: Final = core.Column("level", core.ValueType("number", core.Domain.NUMBER
 
 
 @dataclass(frozen=True, slots=True)
-class Levelled:
-    """A relation that can be computed by levels: its one recursive rule in two halves, and its exits."""
+class CountingRules:
+    """A relation that counting can compute: its single recursive rule in two halves, and its exits."""
 
     rule: core.Rule
     up: tuple[core.Literal, ...]
     down: tuple[core.Literal, ...]
     exits: tuple[core.Rule, ...]
-    given: tuple[core.Term, ...]
-    reached: tuple[core.Term, ...]
-    """The recursive rule's terms at the bound columns, of its head and of its recursive atom."""
+    head_terms: tuple[core.Term, ...]
+    inner_terms: tuple[core.Term, ...]
+    """Terms at the bound columns of the recursive atom; ``head_terms`` are those of the head."""
 
 
-def levelled(rewriting: Rewriting, adorned: Adorned) -> Levelled | None:
-    """The relation's rules as counting needs them, None if they are not so."""
+def find_counting_rules(rewriting: Rewriting, adorned: AdornedRelation) -> CountingRules | None:
+    """Return the relation's rules in the form that counting needs, or None."""
     source = rewriting.source
     relation = source.relation(adorned.relation)
     recursive = [rule for rule in source.rules[adorned.relation] if recursive_atoms(rule)]
@@ -271,92 +302,104 @@ def levelled(rewriting: Rewriting, adorned: Adorned) -> Levelled | None:
     rule, inner = recursive[0], recursive_atoms(recursive[0])[0].terms
     if linearity_of(rewriting, adorned, rule) is not None:
         return None
-    above = term_names(adorned.given(rule.head.terms)) | term_names(adorned.given(inner))
-    below = term_names(adorned.open(rule.head.terms)) | term_names(adorned.open(inner))
-    halves = _halves(rest_of(rule), above, below)
+    above = term_names(adorned.bound_items(rule.head.terms)) | term_names(adorned.bound_items(inner))
+    below = term_names(adorned.free_items(rule.head.terms)) | term_names(adorned.free_items(inner))
+    halves = _split_halves(non_recursive_literals(rule), above, below)
     if halves is None or not all(isinstance(term, core.Variable) for term in inner):
         return None
     up, down = halves
-    rise = outcome(rewriting, rule, up, term_names(adorned.given(rule.head.terms)))
-    fall = outcome(rewriting, rule, down, term_names(adorned.open(inner)))
-    fits = are_passed(adorned.given(inner), rise) and term_names(adorned.open(rule.head.terms)) <= fall.bound
+    up_state = evaluate_literals(rewriting, rule, up, term_names(adorned.bound_items(rule.head.terms)))
+    down_state = evaluate_literals(rewriting, rule, down, term_names(adorned.free_items(inner)))
+    fits = (
+        can_be_demanded(adorned.bound_items(inner), up_state)
+        and term_names(adorned.free_items(rule.head.terms)) <= down_state.bound
+    )
     if not fits:
         return None
-    return Levelled(rule, up, down, exits, adorned.given(rule.head.terms), adorned.given(inner))
+    return CountingRules(
+        rule, up, down, exits, adorned.bound_items(rule.head.terms), adorned.bound_items(inner)
+    )
 
 
-def _halves(
+def _split_halves(
     rest: tuple[core.Literal, ...], above: frozenset[str], below: frozenset[str]
 ) -> tuple[tuple[core.Literal, ...], tuple[core.Literal, ...]] | None:
-    """The literals connected with what is above and those with what is below, if no literal is both."""
+    """Return the literals connected with ``above`` and those connected with ``below``.
+
+    Returns None if a literal is connected with both.
+    """
     high, low = set(above), set(below)
     size = -1
     while size < len(high) + len(low):
         size = len(high) + len(low)
-        for one in rest:
+        for literal in rest:
             for side in (high, low):
-                if names([one]) & side:
-                    side |= names([one])
+                if names([literal]) & side:
+                    side |= names([literal])
     if high & low:
         return None
     up = tuple(one for one in rest if not names([one]) & low)
     return up, tuple(one for one in rest if one not in up)
 
 
-def rewrite_levelled(rewriting: Rewriting, adorned: Adorned, rules: Levelled, limit: int) -> None:
-    """Rules by levels for the relation asked as ``adorned``, a variant of what magic sets rewrite."""
+def rewrite_counting(
+    rewriting: Rewriting, adorned: AdornedRelation, rules: CountingRules, limit: int
+) -> None:
+    """Add the counting rules for the relation with adornment ``adorned``."""
     columns = rewriting.source.relation(adorned.relation).columns
-    given, free = adorned.given(columns), adorned.open(columns)
-    level, found, deep = (adorned.made(what) for what in ("levels", "found", DEEP))
-    rewriting.make(level, (*given, LEVELS, *given), adorned.relation, is_demand=True)
-    rewriting.make(found, (*given, LEVELS, *free), adorned.relation)
-    rewriting.make(deep, given, adorned.relation)
-    start = tuple(core.Variable(f"@from{place}", one.type.type) for place, one in enumerate(given))
-    ends = tuple(core.Variable(f"@end{place}", one.type.type) for place, one in enumerate(free))
+    bound_columns, free_columns = adorned.bound_items(columns), adorned.free_items(columns)
+    level, level_answers, deep = (adorned.auxiliary_name(what) for what in ("levels", "found", DEEP))
+    rewriting.declare(level, (*bound_columns, LEVELS, *bound_columns), adorned.relation, is_demand=True)
+    rewriting.declare(level_answers, (*bound_columns, LEVELS, *free_columns), adorned.relation)
+    rewriting.declare(deep, bound_columns, adorned.relation)
+    start = tuple(core.Variable(f"@from{place}", one.type.type) for place, one in enumerate(bound_columns))
+    ends = tuple(core.Variable(f"@end{place}", one.type.type) for place, one in enumerate(free_columns))
     span = rules.rule.span
-    demand = core.Atom(adorned.made("demand"), start, span)
-    rewriting.add(level, (*start, core.Constant(0, BIGINT), *start), [demand], span)
-    any_value = tuple(core.Wildcard(one.type.type) for one in given)
+    demand = core.Atom(adorned.auxiliary_name("demand"), start, span)
+    rewriting.add_rule(level, (*start, core.Constant(0, BIGINT), *start), [demand], span)
+    any_value = tuple(core.Wildcard(one.type.type) for one in bound_columns)
     last = core.Atom(level, (*start, core.Constant(limit, BIGINT), *any_value), span)
     too_deep = core.Atom(deep, start, span)
-    rewriting.add(deep, start, [last], span)
+    rewriting.add_rule(deep, start, [last], span)
     _add_steps(rewriting, adorned, rules, limit, start)
-    answer = adorned.merged(start, ends)
-    surface = core.Atom(found, (*start, core.Constant(0, BIGINT), *ends), span)
-    rewriting.add(adorned.name, answer, [surface], span)
-    other = rewriting.ask(Adorned(adorned.relation, adorned.bound))
-    rewriting.add(other.made("demand"), other.given(answer), [too_deep], span)
-    rewriting.add(adorned.name, answer, [too_deep, core.Atom(other.name, answer, span)], span)
-    rewriting.notes.append((adorned.name, f"by levels, up to {limit}; what is deeper by magic sets"))
+    answer = adorned.merge_items(start, ends)
+    surface = core.Atom(level_answers, (*start, core.Constant(0, BIGINT), *ends), span)
+    rewriting.add_rule(adorned.name, answer, [surface], span)
+    other = rewriting.add_demanded(AdornedRelation(adorned.relation, adorned.bound))
+    rewriting.add_rule(other.auxiliary_name("demand"), other.bound_items(answer), [too_deep], span)
+    rewriting.add_rule(adorned.name, answer, [too_deep, core.Atom(other.name, answer, span)], span)
+    rewriting.notes.append((adorned.name, f"by levels, up to {limit}; deeper levels by magic sets"))
 
 
 def _add_steps(
     rewriting: Rewriting,
-    adorned: Adorned,
-    rules: Levelled,
+    adorned: AdornedRelation,
+    rules: CountingRules,
     limit: int,
     start: tuple[core.Variable, ...],
 ) -> None:
-    """The rules up, across by the exits, and down."""
-    level, found, deep = (adorned.made(what) for what in ("levels", "found", DEEP))
+    """Add the rules for the steps up, across by the exits, and down."""
+    level, level_answers, deep = (adorned.auxiliary_name(what) for what in ("levels", "found", DEEP))
     rule, span = rules.rule, rules.rule.span
     head, inner = rule.head.terms, recursive_atoms(rule)[0].terms
-    guard = core.Atom(level, (*start, LEVEL, *adorned.given(head)), span)
+    guard = core.Atom(level, (*start, LEVEL, *adorned.bound_items(head)), span)
     weak = term_names(guard.terms)
     below_limit = core.Comparison("lt", LEVEL, core.Constant(limit, BIGINT), span)
-    up = (below_limit, *rules.up, _stepped("add", span))
-    rewrite_rule(rewriting, Task(rule, level, (*start, NEXT, *adorned.given(inner)), guard, up, weak))
+    up = (below_limit, *rules.up, _step_level("add", span))
+    rewrite_rule(rewriting, Task(rule, level, (*start, NEXT, *adorned.bound_items(inner)), guard, up, weak))
     for one in rules.exits:
-        guard = core.Atom(level, (*start, LEVEL, *adorned.given(one.head.terms)), span)
-        terms = (*start, LEVEL, *adorned.open(one.head.terms))
+        guard = core.Atom(level, (*start, LEVEL, *adorned.bound_items(one.head.terms)), span)
+        terms = (*start, LEVEL, *adorned.free_items(one.head.terms))
         body = (core.Negation(core.Atom(deep, start, span)), *one.body)
-        rewrite_rule(rewriting, Task(one, found, terms, guard, body, weak))
-    guard = core.Atom(found, (*start, LEVEL, *adorned.open(inner)), span)
+        rewrite_rule(rewriting, Task(one, level_answers, terms, guard, body, weak))
+    guard = core.Atom(level_answers, (*start, LEVEL, *adorned.free_items(inner)), span)
     above_ground = core.Comparison("gt", LEVEL, core.Constant(0, BIGINT), span)
-    down = (above_ground, *rules.down, _stepped("sub", span))
+    down = (above_ground, *rules.down, _step_level("sub", span))
     weak = term_names((*start, LEVEL))
-    rewrite_rule(rewriting, Task(rule, found, (*start, NEXT, *adorned.open(head)), guard, down, weak))
+    rewrite_rule(
+        rewriting, Task(rule, level_answers, (*start, NEXT, *adorned.free_items(head)), guard, down, weak)
+    )
 
 
-def _stepped(function: str, span: Span) -> core.Assignment:
+def _step_level(function: str, span: Span) -> core.Assignment:
     return core.Assignment(NEXT, core.Call(function, (LEVEL, core.Constant(1, BIGINT)), BIGINT), span)

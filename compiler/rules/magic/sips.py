@@ -1,9 +1,9 @@
 """Sideways information passing: the order in which a rule's literals pass bindings on, and adornments.
 
-A comparison comes as soon as its variables allow. Then come stored relations, negations and aggregates,
-derived atoms and recursive atoms, in this order. Among equals, the atom with the most bound columns is first.
-An atom that shares no variable with the bound ones comes last. An *adornment* says which columns of a
-relation are bound, and names the relation made for it.
+A comparison comes as soon as its variables are bound. Then come stored relations, negations and
+aggregates, derived atoms and recursive atoms, in this order. Among equals, the atom with the most
+bound columns is first. An atom that shares no variable with the bound ones comes last. An
+*adornment* states which columns of a relation are bound, and names the relation made for it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,51 +35,51 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Adorned:
-    """A relation asked with values for the ``bound`` columns; its tuples are those that were asked for.
+class AdornedRelation:
+    """A relation with an adornment: its tuples are the demanded ones.
 
-    A relation asked with no value is there as a whole, under its own name.
+    A relation without bound columns is computed in full, under its own name.
     """
 
     relation: str
     bound: tuple[bool, ...]
     variant: str = ""
-    """Tells apart relations of the same tuples that are computed in different ways."""
+    """Suffix that distinguishes relations of the same tuples that are computed in different ways."""
 
     @property
     def pattern(self) -> str:
-        return "".join("b" if one else "f" for one in self.bound)
+        return "".join("b" if is_bound else "f" for is_bound in self.bound)
 
     @property
     def name(self) -> str:
-        """The name of the relation of demanded tuples."""
+        """Name of the relation of demanded tuples."""
         return f"{self.relation}[{self.pattern}]{self.variant}"
 
-    def made(self, what: str) -> str:
-        """The name of a relation that serves this one: ``demand tc[bf]``."""
-        return f"{what} {self.name}"
+    def auxiliary_name(self, role: str) -> str:
+        """Return the name of an auxiliary relation of this one, such as ``demand tc[bf]``."""
+        return f"{role} {self.name}"
 
-    def given(self, items: Sequence[T]) -> tuple[T, ...]:
-        """Those of the columns' items that are at bound columns."""
-        return tuple(item for item, one in zip(items, self.bound, strict=True) if one)
+    def bound_items(self, items: Sequence[T]) -> tuple[T, ...]:
+        """Return the items at bound columns."""
+        return tuple(item for item, is_bound in zip(items, self.bound, strict=True) if is_bound)
 
-    def open(self, items: Sequence[T]) -> tuple[T, ...]:
-        """Those at free columns."""
-        return tuple(item for item, one in zip(items, self.bound, strict=True) if not one)
+    def free_items(self, items: Sequence[T]) -> tuple[T, ...]:
+        """Return the items at free columns."""
+        return tuple(item for item, is_bound in zip(items, self.bound, strict=True) if not is_bound)
 
-    def merged(self, given: Iterable[T], free: Iterable[T]) -> tuple[T, ...]:
-        """Items for all columns from those for bound and for free ones."""
-        some, others = iter(given), iter(free)
-        return tuple(next(some) if one else next(others) for one in self.bound)
+    def merge_items(self, bound_items: Iterable[T], free_items: Iterable[T]) -> tuple[T, ...]:
+        """Return items for all columns, from those for bound and for free columns."""
+        some, others = iter(bound_items), iter(free_items)
+        return tuple(next(some) if is_bound else next(others) for is_bound in self.bound)
 
-    def covers(self, other: "Adorned") -> bool:
-        """Whether what is asked by ``other``, with the same columns given or more, is asked by this too."""
+    def covers(self, other: "AdornedRelation") -> bool:
+        """Return whether this is a more general adornment of the same relation than ``other``."""
         same = self.relation == other.relation and self.bound != other.bound
         return same and all(wide or not one for one, wide in zip(self.bound, other.bound, strict=True))
 
 
-def derived(name: str, columns: Sequence[Column], relation: Relation | None = None) -> Relation:
-    """A relation of the rewritten program, with the aggregates of the one that it is a part of."""
+def derived_relation(name: str, columns: Sequence[Column], relation: Relation | None = None) -> Relation:
+    """Return a relation of the rewritten program, with the aggregates of ``relation``."""
     plain = tuple(Column(f"c{i}", column.type, column.type.type) for i, column in enumerate(columns))
     aggregates = relation.aggregates if relation is not None else ()
     return Relation(name, plain, Kind.DERIVED, None, aggregates)
@@ -93,26 +93,29 @@ TOTAL: Final = frozenset(
         *("$bshr", "$bshru", "$land", "$lor", "$lxor", "$lnot", "$quote", "$record", "$branch"),
     )
 )
-"""The functions that have a value for all arguments, within range."""
+"""Functions that have a value for all arguments except on overflow."""
 
 
 def names(literals: Iterable[Literal]) -> frozenset[str]:
-    """The variables that the literals mention; of aggregates, groups and result."""
+    """Return the variables that the literals mention.
+
+    Those of an aggregate are its groups and result.
+    """
     return frozenset(v.name for literal in literals for v in literal_variables(literal))
 
 
 def term_names(terms: Iterable[Term]) -> frozenset[str]:
-    """The variables among terms."""
+    """Return the variables among the terms."""
     return frozenset(term.name for term in terms if isinstance(term, Variable))
 
 
 def expression_names(expression: Expression) -> frozenset[str]:
-    """The variables of an expression."""
+    """Return the variables of an expression."""
     return frozenset(v.name for v in variables(expression))
 
 
-def equated(literal: Literal) -> tuple[tuple[Variable, Expression], ...]:
-    """The variables that a literal says are equal to an expression."""
+def equalities(literal: Literal) -> tuple[tuple[Variable, Expression], ...]:
+    """Return the variables that a literal equates with an expression."""
     match literal:
         case Assignment(variable=variable, expression=expression):
             return ((variable, expression),)
@@ -125,16 +128,17 @@ def equated(literal: Literal) -> tuple[tuple[Variable, Expression], ...]:
             assert_never(literal)
 
 
-def oriented(body: Sequence[Literal]) -> tuple[Literal, ...]:
-    """The body with an equality as assignment exactly where nothing else binds the variable.
+def orient_equalities(body: Sequence[Literal]) -> tuple[Literal, ...]:
+    """Return the body with an equality as an assignment exactly if nothing else binds its variable.
 
-    Every variable is bound by the literals before its use, or by an atom or an aggregate anywhere.
+    Preceding literals, or an atom or aggregate anywhere in the body, bind every variable before its
+    use.
     """
     bound = {v.name for one in body if isinstance(one, Atom) for v in literal_variables(one)}
     bound |= {one.result.name for one in body if isinstance(one, BodyAggregate)}
     result: list[Literal] = []
     for literal in body:
-        pairs = equated(literal)
+        pairs = equalities(literal)
         assert not pairs or isinstance(literal, Assignment | Comparison)
         free = [(v, e) for v, e in pairs if v.name not in bound and expression_names(e) <= bound]
         if free and isinstance(literal, Assignment | Comparison):
@@ -149,9 +153,9 @@ def oriented(body: Sequence[Literal]) -> tuple[Literal, ...]:
 
 
 def can_fail(literal: Literal) -> bool:
-    """Whether evaluating a comparison or assignment can fail for a value; overflow aside.
+    """Return whether evaluating a comparison or assignment can fail for a value, except on overflow.
 
-    The rule's other literals may keep such values away, so that demand must not be made by it on its own.
+    Other literals of the rule may exclude such values, so it must not produce demand by itself.
     """
     match literal:
         case Assignment(expression=expression):
@@ -171,33 +175,33 @@ def _can_fail(expression: Expression) -> bool:
 
 
 def is_functor(expression: Expression) -> bool:
-    """Whether an expression makes new values."""
+    """Return whether an expression creates new values."""
     return isinstance(expression, Call)
 
 
 @dataclass(slots=True)
-class Known:
-    """What is known of a rule's variables at one place of the order.
+class BindingState:
+    """The binding state of a rule's variables at one position of the literal order.
 
-    ``bound`` have a value. Those of ``passable`` can be passed on as demand: a value that a functor makes
-    of one that only demand has bound cannot, since demand could then grow without end. ``strong`` are
-    bound by an atom of the body, that is by what is really there.
+    ``bound`` variables have a value. ``passable`` ones can be passed on as demand. A functor's value
+    is not passable if only demand has bound its arguments, because demand could grow forever.
+    ``strong`` ones are bound by an atom of the body.
     """
 
     bound: set[str] = field(default_factory=set)
     passable: set[str] = field(default_factory=set)
     strong: set[str] = field(default_factory=set)
 
-    def copy(self) -> "Known":
-        return Known(set(self.bound), set(self.passable), set(self.strong))
+    def copy(self) -> "BindingState":
+        return BindingState(set(self.bound), set(self.passable), set(self.strong))
 
-    def limited(self, names: Iterable[str]) -> "Known":
-        """What is known of these variables."""
-        chosen = set(names)
-        return Known(self.bound & chosen, self.passable & chosen, self.strong & chosen)
+    def restrict_to(self, variable_names: Iterable[str]) -> "BindingState":
+        """Return the state of these variables only."""
+        chosen = set(variable_names)
+        return BindingState(self.bound & chosen, self.passable & chosen, self.strong & chosen)
 
     def is_ready(self, literal: Literal) -> bool:
-        """Whether a literal that is no atom can be evaluated."""
+        """Return whether a literal other than an atom can be evaluated."""
         match literal:
             case Assignment(expression=expression):
                 return expression_names(expression) <= self.bound
@@ -205,7 +209,7 @@ class Known:
                 return term_names(groups) <= self.bound
             case Comparison():
                 free = names([literal]) - self.bound
-                pairs = equated(literal)
+                pairs = equalities(literal)
                 return not free or any(
                     {v.name} == free for v, e in pairs if expression_names(e) <= self.bound
                 )
@@ -215,16 +219,16 @@ class Known:
                 assert_never(literal)
 
     def is_better_later(self, literal: Literal) -> bool:
-        """Whether it would bind a variable that cannot be passed on, but may once more is bound by atoms."""
+        """Return whether the literal binds a variable that only becomes passable after more atoms."""
         return any(
             variable.name not in self.bound
             and is_functor(expression)
             and expression_names(expression) - self.strong
-            for variable, expression in equated(literal)
+            for variable, expression in equalities(literal)
         )
 
     def add(self, literal: Literal) -> None:
-        """Take account of a literal that is evaluated now."""
+        """Update the state for the evaluation of a literal."""
         match literal:
             case Atom(terms=terms):
                 found = term_names(terms)
@@ -236,7 +240,7 @@ class Known:
                 self.passable.add(result.name)
                 self.strong.add(result.name)
             case Comparison() | Assignment():
-                for variable, expression in equated(literal):
+                for variable, expression in equalities(literal):
                     self._equate(variable, expression)
             case Negation():
                 pass
@@ -254,43 +258,47 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Classes:
-    """What relations are to the rule: derived ones that demand restricts, and those in recursion with it."""
+class RelationClasses:
+    """The relations that demand restricts, and those in recursion with the rule's head."""
 
-    demanded: frozenset[str]
+    restricted_relations: frozenset[str]
     recursive: frozenset[str]
 
     def rank(self, atom: Atom) -> int:
-        """1 for a stored relation, 3 for a derived one, 4 for one in recursion."""
-        return 4 if atom.relation in self.recursive else 3 if atom.relation in self.demanded else 1
+        """Return 1 for a stored relation, 3 for a derived one, and 4 for a recursive one."""
+        return (
+            4 if atom.relation in self.recursive else 3 if atom.relation in self.restricted_relations else 1
+        )
 
 
-def ordered(body: Sequence[Literal], known: Known, classes: Classes) -> Iterator[Literal]:
-    """The literals in the order in which they are evaluated; ``known`` is kept up to date between them."""
-    left = list(body)
-    while left:
-        ready = [one for one in left if isinstance(one, Atom) or known.is_ready(one)]
+def order_literals(
+    body: Sequence[Literal], state: BindingState, classes: RelationClasses
+) -> Iterator[Literal]:
+    """Yield the literals in evaluation order, and update ``state`` after each."""
+    remaining = list(body)
+    while remaining:
+        ready = [one for one in remaining if isinstance(one, Atom) or state.is_ready(one)]
         if not ready:
-            raise InternalError(f"nothing binds the variables of {left[0]}")
-        chosen = min(ready, key=lambda literal: _rank(literal, known, classes))
-        left.remove(chosen)
+            raise InternalError(f"nothing binds the variables of {remaining[0]}")
+        chosen = min(ready, key=lambda literal: _rank(literal, state, classes))
+        remaining.remove(chosen)
         yield chosen
-        known.add(chosen)
+        state.add(chosen)
 
 
-def _rank(literal: Literal, known: Known, classes: Classes) -> tuple[int, int, int]:
+def _rank(literal: Literal, state: BindingState, classes: RelationClasses) -> tuple[int, int, int]:
     match literal:
-        case Comparison() | Assignment() if known.is_better_later(literal):
+        case Comparison() | Assignment() if state.is_better_later(literal):
             return 2, 0, 0
         case Comparison() | Assignment():
             return 0, 0, 0
         case Negation() | BodyAggregate():
             return 2, 0, 0
         case Atom(terms=terms):
-            bound = term_names(terms) & known.bound
-            given = sum(isinstance(term, Constant) for term in terms) + len(bound)
-            free = len(term_names(terms)) - len(bound)
-            is_apart = not given and bool(free) and bool(known.bound)
-            return 5 if is_apart else classes.rank(literal), -given, free
+            bound = term_names(terms) & state.bound
+            bound_count = sum(isinstance(term, Constant) for term in terms) + len(bound)
+            free_count = len(term_names(terms)) - len(bound)
+            is_apart = not bound_count and bool(free_count) and bool(state.bound)
+            return 5 if is_apart else classes.rank(literal), -bound_count, free_count
         case _:
             assert_never(literal)

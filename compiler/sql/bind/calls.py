@@ -18,25 +18,33 @@ from sqlglot import exp
 
 from kpg.compiler.sql.bind.literals import (
     COMPARISONS,
+    compare_as_dates,
     convert,
+    default_fields_to_text,
+    literal_from_quoted,
     loose_type,
-    meant,
-    narrowed,
-    own_number,
-    rounded,
-    settled_type,
+    parse_quoted_number,
+    round_literal,
 )
-from kpg.compiler.sql.bind.scope import WIDE, Binding, Scope
-from kpg.compiler.sql.parse.parameters import NAMED, Beyond, slot_of, then
-from kpg.compiler.sql.parse.syntax import known as known_node
-from kpg.compiler.sql.parse.syntax import only, span_of, whole
+from kpg.compiler.sql.bind.scope import WIDEN_DECIMALS, Binding, Scope
+from kpg.compiler.sql.parse.parameters import RETYPE_STEP, NotConstantError, add_step, slot_of
+from kpg.compiler.sql.parse.syntax import allow_only, span_of, whole_span
+from kpg.compiler.sql.parse.syntax import scalar_node as known_node
 from kpg.compiler.sql.parse.type_names import sql_type
 from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError
-from kpg.runtime.functions import Composed, Part, Resolution, castable, common_type, resolve, shown_type
+from kpg.runtime.functions import (
+    Composite,
+    Part,
+    Resolution,
+    common_result_type,
+    common_type,
+    is_castable,
+    resolve,
+)
 from kpg.runtime.functions.aggregation.builtins import sum_type
-from kpg.runtime.functions.comparison import bounded, key
-from kpg.runtime.functions.date_time.dates import lengths
-from kpg.runtime.functions.text import shown
+from kpg.runtime.functions.comparison import equality_key, round_comparands
+from kpg.runtime.functions.date_time.dates import interval_lengths
+from kpg.runtime.functions.text import display_text
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar, literal_text
 from kpg.runtime.types import (
     BIGINT,
@@ -57,55 +65,66 @@ from kpg.runtime.types import (
 )
 from kpg.runtime.values import numeric
 
-DAY: Final = 86_400_000_000
+DAY_MICROSECONDS: Final = 86_400_000_000
 ARITHMETIC: Final = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
-NUMBERS: Final = frozenset({*ARITHMETIC, "div", "mod"})
-MOMENTS: Final = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
-ASSIGNED: Final = frozenset(
-    {(source, target) for source in MOMENTS for target in (*MOMENTS, Kind.TIME) if target is not source}
+ARITHMETIC_FUNCTIONS: Final = frozenset({*ARITHMETIC, "div", "mod"})
+DATETIME_KINDS: Final = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
+ASSIGNMENT_CASTS: Final = frozenset(
+    {
+        (source, target)
+        for source in DATETIME_KINDS
+        for target in (*DATETIME_KINDS, Kind.TIME)
+        if target is not source
+    }
     | {(source, Kind.INTERVAL) for source in (Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH, Kind.TIME)}
     | {(Kind.INTERVAL, Kind.TIME), (Kind.JSON, Kind.JSONB), (Kind.JSONB, Kind.JSON)}
     | {(Kind.BIT, Kind.VARBIT), (Kind.VARBIT, Kind.BIT), (Kind.INET, Kind.CIDR), (Kind.CIDR, Kind.INET)}
     | {(Kind.TIME, Kind.TIMETZ), (Kind.TIMETZ, Kind.TIME), (Kind.TIMESTAMPTZ, Kind.TIMETZ)}
     | {(Kind.MACADDR, Kind.MACADDR8), (Kind.MACADDR8, Kind.MACADDR)}
 ) - {(Kind.DATE, Kind.TIME)}
-"""Values that are stored in a column of another kind without a CAST, beside numbers and texts."""
+"""Pairs of kinds with an assignment cast, beside those among numbers and among texts."""
 
 
 def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) -> Scalar:
-    """``name(args)`` with implicit casts; ProgrammingError at the node if the types do not fit."""
+    """Return ``name(args)`` with implicit casts.
+
+    Raises:
+        ProgrammingError: No overload fits the argument types; the error has the node's position.
+    """
     if name in COMPARISONS:
         if any(arg.type == REGPROC for arg in args):
-            args = [_as_routine(binding, arg, node) for arg in args]
-        args = _as_words(name, narrowed(_as_numbers(args)))
-    elif name in NUMBERS:
-        args = _as_numbers(args)
+            args = [_as_routine_name(binding, arg, node) for arg in args]
+        args = _compare_as_words(name, compare_as_dates(_parse_quoted_numbers(args)))
+    elif name in ARITHMETIC_FUNCTIONS:
+        args = _parse_quoted_numbers(args)
     try:
         meaning = resolve(name, tuple(arg.type for arg in args))
     except ProgrammingError as error:
-        guessed = _of_nulls(name, args) or _of_texts(binding, name, args, node)
+        guessed = _guess_null_types(name, args) or _guess_text_types(binding, name, args, node)
         if guessed is not None:
             return call(binding, name, guessed, node)
-        span = span_of(node, binding.source) or whole(binding.source)
+        span = span_of(node, binding.source) or whole_span(binding.source)
         placed = ProgrammingError(error.message, span=span, hint=error.hint)
         placed.short, placed.sqlstate = error.short, error.sqlstate
         raise placed from None
     except NotSupportedError as error:
         error.span = span_of(node, binding.source)
         raise
-    cast = [brought(binding, arg, type_, node) for arg, type_ in zip(args, meaning.arg_types, strict=True)]
+    cast = [coerce_at(binding, arg, type_, node) for arg, type_ in zip(args, meaning.arg_types, strict=True)]
     if meaning.result_type.kind is Kind.DECIMAL and all(isinstance(arg, Literal) for arg in cast):
-        meaning, cast = _wide(name, meaning, cast)
+        meaning, cast = _widen_arithmetic(name, meaning, cast)
     if name in COMPARISONS and meaning.arg_types[0].kind is Kind.INTERVAL:
-        cast = list(lengths(tuple(cast)))  # before plans compare words: intervals of one length may differ
+        cast = list(
+            interval_lengths(tuple(cast))
+        )  # plans compare words, but unequal intervals can be equally long
     elif name in COMPARISONS or name == "in":
-        cast = list(map(key, cast))
+        cast = list(map(equality_key, cast))
     return Call(meaning.function.name, tuple(cast), meaning.result_type)
 
 
-def _of_nulls(name: str, args: Sequence[Scalar]) -> list[Scalar] | None:
-    """The arguments with a type for NULLs that the function takes; None if there is none."""
-    if not any(_is_null(arg) for arg in args):
+def _guess_null_types(name: str, args: Sequence[Scalar]) -> list[Scalar] | None:
+    """Return the arguments with a type for NULL literals that the function accepts, else None."""
+    if not any(_is_null_literal(arg) for arg in args):
         return None
     known = [arg.type for arg in args if arg.type != UNKNOWN]
     for guess in (
@@ -115,7 +134,7 @@ def _of_nulls(name: str, args: Sequence[Scalar]) -> list[Scalar] | None:
         *map(array, known),
         *(type_.parts[0] for type_ in known if type_.parts),
     ):
-        typed = [Literal(None, guess) if _is_null(arg) else arg for arg in args]
+        typed = [Literal(None, guess) if _is_null_literal(arg) else arg for arg in args]
         try:
             resolve(name, tuple(arg.type for arg in typed))
         except ProgrammingError:
@@ -124,56 +143,57 @@ def _of_nulls(name: str, args: Sequence[Scalar]) -> list[Scalar] | None:
     return None
 
 
-def _of_texts(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) -> list[Scalar] | None:
-    """The arguments with a type for quoted strings that the function takes; None if there is none."""
+def _guess_text_types(
+    binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr
+) -> list[Scalar] | None:
+    """Return the arguments with a type for quoted strings that the function accepts, else None."""
     places = [place for place, arg in enumerate(args) if arg.type == UNKNOWN]
-    if not places or any(_is_null(arg) for arg in args):
+    if not places or any(_is_null_literal(arg) for arg in args):
         return None
     known = [arg.type for arg in args if arg.type != UNKNOWN]
     if not known and isinstance(node, exp.Binary | exp.Unary):
-        return None  # an operator that there is for many types: none is the best
+        return None  # many types have the operator, and none is preferred
     for guess in (*known, DOUBLE, INTEGER, *map(array, known)):
         types = tuple(guess if arg.type == UNKNOWN else arg.type for arg in args)
         try:
             resolve(name, types)
         except ProgrammingError:
             continue
-        return [brought(binding, arg, type_, node) for arg, type_ in zip(args, types, strict=True)]
+        return [coerce_at(binding, arg, type_, node) for arg, type_ in zip(args, types, strict=True)]
     return None
 
 
-def _as_routine(binding: Binding, arg: Scalar, node: exp.Expr) -> Scalar:
-    """A number of a routine as catalogs have it in columns of ``regproc``: its name."""
+def _as_routine_name(binding: Binding, arg: Scalar, node: exp.Expr) -> Scalar:
+    """Return the name of a routine's OID, since columns of type ``regproc`` hold names."""
     if not arg.type.is_numeric:
         return arg
-    if _is_nothing(arg):
+    if _is_zero_oid(arg):
         return Literal("-", REGPROC)
     return binding.routine_name(arg, node)
 
 
-def _is_nothing(arg: Scalar) -> bool:
-    """Whether it is the number by which catalogs say that there is no function."""
+def _is_zero_oid(arg: Scalar) -> bool:
+    """Return whether a literal is OID 0, which means no function in the catalogs."""
     return isinstance(arg, Literal) and arg.type.is_numeric and slot_of(arg) is None and arg.value == 0
 
 
-def _is_null(arg: Scalar) -> bool:
-    """Whether it is NULL, as it is written."""
+def _is_null_literal(arg: Scalar) -> bool:
     return isinstance(arg, Literal) and arg.type == UNKNOWN and arg.value is None and slot_of(arg) is None
 
 
-def _as_words(name: str, args: Sequence[Scalar]) -> list[Scalar]:
-    """The sides of a comparison as words, if one is a NUMERIC and the other is of words."""
+def _compare_as_words(name: str, args: Sequence[Scalar]) -> list[Scalar]:
+    """Convert the sides of a comparison to words if one is a NUMERIC and the other is not."""
     if not any(arg.type.kind is Kind.NUMERIC for arg in args):
         return list(args)
 
-    return bounded(name, args)
+    return round_comparands(name, args)
 
 
-def _wide(name: str, meaning: Resolution, args: list[Scalar]) -> tuple[Resolution, list[Scalar]]:
-    """Arithmetic of constants as of NUMERICs, if the result has more digits than a word."""
+def _widen_arithmetic(name: str, meaning: Resolution, args: list[Scalar]) -> tuple[Resolution, list[Scalar]]:
+    """Return arithmetic over constants as NUMERIC if the result has more digits than a DECIMAL."""
     words = [arg.value for arg in args if isinstance(arg, Literal) and isinstance(arg.value, int)]
     if any(isinstance(arg, Literal) and slot_of(arg) is not None for arg in args):
-        raise Beyond
+        raise NotConstantError
     if name not in ARITHMETIC or len(words) != len(args):
         return meaning, args
     if abs(ARITHMETIC[name](*words)) < 10**MAX_DECIMAL_PRECISION:
@@ -181,106 +201,116 @@ def _wide(name: str, meaning: Resolution, args: list[Scalar]) -> tuple[Resolutio
     return resolve(name, (NUMERIC,) * len(args)), [coerce(arg, NUMERIC) for arg in args]
 
 
-def user_type(binding: Binding, node: exp.Expr) -> Type:
-    """The type that a name stands for, Postgres' or a user's; an error at its place if there is none."""
+def resolve_type(binding: Binding, node: exp.Expr) -> Type:
+    """Return the built-in or user-defined type of a name.
+
+    Raises:
+        ProgrammingError: There is no such type; the error has the node's position.
+    """
     catalog, type_ = binding.catalog, sql_type(node, binding.source)
     with suppress(
         ProgrammingError, NotSupportedError
-    ):  # finding the place takes as long as the text: only for the error
-        return catalog.known_type(type_, None)
-    return catalog.known_type(type_, span_of(node, binding.source))
+    ):  # finding the position takes time in proportion to the text, so only the error needs it
+        return catalog.resolve_type(type_, None)
+    return catalog.resolve_type(type_, span_of(node, binding.source))
 
 
-def brought(binding: Binding, scalar: Scalar, type_: Type, node: exp.Expr) -> Scalar:
-    """The scalar as a value of ``type_``; ProgrammingError if it is a quoted string that means none."""
+def coerce_at(binding: Binding, scalar: Scalar, type_: Type, node: exp.Expr) -> Scalar:
+    """Coerce the scalar to ``type_``, reading quoted strings as input of the type.
+
+    Raises:
+        ProgrammingError: A quoted string is not valid input; the error has the node's position.
+    """
     if isinstance(scalar, Literal) and scalar.type == UNKNOWN and scalar.value is not None:
-        moment = special_moment(binding, scalar, type_)
+        moment = special_datetime(binding, scalar, type_)
         if moment is not None:
             return moment
         unlimited = Type(type_.kind) if type_.is_text else type_
-        value = meant(scalar, unlimited)
+        value = literal_from_quoted(scalar, unlimited)
         if value is None:
-            binding.no_value(str(scalar.value), type_, node)
+            binding.fail_invalid_input(str(scalar.value), type_, node)
         slot = slot_of(value)
-        return Literal(value.value, type_) if slot is None else then(slot, NAMED, type_)
+        return Literal(value.value, type_) if slot is None else add_step(slot, RETYPE_STEP, type_)
     return coerce(scalar, type_)
 
 
-SPECIAL: Final = {"now": None, "today": 0, "tomorrow": 1, "yesterday": -1}
-"""Texts that mean another moment at every time, by days from today."""
+SPECIAL_DATETIMES: Final = {"now": None, "today": 0, "tomorrow": 1, "yesterday": -1}
+"""Special date/time inputs, as days from today; None for the current time."""
 
 
-def special_moment(binding: Binding, literal: Literal, type_: Type) -> Literal | None:
-    """The present time or a day beside it, by its name; None for any other text, and in views."""
-    if type_.kind not in MOMENTS or binding.kept or slot_of(literal) is not None:
+def special_datetime(binding: Binding, literal: Literal, type_: Type) -> Literal | None:
+    """Return the value of a special date/time input; None for any other text, and in views."""
+    if type_.kind not in DATETIME_KINDS or binding.is_view or slot_of(literal) is not None:
         return None
     name = str(literal.value).strip().lower()
-    if name not in SPECIAL:
+    if name not in SPECIAL_DATETIMES:
         return None
-    binding.catalog.consulted.times += 1
-    now, days = binding.catalog.moment, SPECIAL[name]
-    day = now // DAY + (days or 0)
+    binding.catalog.system_reads.count += 1
+    now, days = binding.catalog.now, SPECIAL_DATETIMES[name]
+    day = now // DAY_MICROSECONDS + (days or 0)
     if type_.kind is Kind.DATE:
         return Literal(day, type_)
-    return Literal(now if days is None else day * DAY, type_)
+    return Literal(now if days is None else day * DAY_MICROSECONDS, type_)
 
 
-def assigned(binding: Binding, scalar: Scalar, column: ColumnDef, node: exp.Expr) -> Scalar:
-    """The scalar as a value to store in a column; constants are rounded and checked at once.
+def coerce_for_assignment(binding: Binding, scalar: Scalar, column: ColumnDef, node: exp.Expr) -> Scalar:
+    """Coerce the scalar to a table's column. Constants are rounded and checked at once.
 
-    Raises ProgrammingError if the types do not fit, DataError if a constant is out of range.
+    Raises:
+        ProgrammingError: There is no assignment cast between the types.
+        DataError: A constant is out of range.
     """
     check_assignable(binding, loose_type(scalar), column, node)
     if isinstance(scalar, Literal) and scalar.type.is_exact and column.type.is_exact:
-        value = rounded(scalar, column.type)
+        value = round_literal(scalar, column.type)
         if value is None:
             message = f'{literal_text(scalar)} is out of range for column "{column.name}" {column.type}'
             raise DataError(message, span=span_of(node, binding.source))
         return value
     if column.type.kind in BIT_KINDS:
-        return _of_length(binding, scalar, column, node)
-    return stored(brought(binding, scalar, unlimited(column.type), node), column)
+        return _check_bit_length(binding, scalar, column, node)
+    return name_stored_column(coerce_at(binding, scalar, without_length_limit(column.type), node), column)
 
 
-def unlimited(type_: Type) -> Type:
-    """The type of an array's values before it is known that their elements are not too long."""
-    if type_.kind is not Kind.ARRAY or not type_.limits_length:
+def without_length_limit(type_: Type) -> Type:
+    """Return an array type without the length limit of its elements, which a later cast checks."""
+    if type_.kind is not Kind.ARRAY or not type_.has_length_limit:
         return type_
     return array(TEXT if type_.parts[0].is_text else Type(Kind.VARBIT))
 
 
-def _of_length(binding: Binding, scalar: Scalar, column: ColumnDef, node: exp.Expr) -> Scalar:
-    """A bit string for a column, which is not cut or filled up as by a CAST."""
+def _check_bit_length(binding: Binding, scalar: Scalar, column: ColumnDef, node: exp.Expr) -> Scalar:
+    """Check the length of a bit string for a column. Assignment, unlike CAST, does not truncate or pad."""
     target = column.type
     whole_type = Type(target.kind)
-    value = brought(binding, scalar, whole_type, node)
+    value = coerce_at(binding, scalar, whole_type, node)
     return Call("$of_length", (value,), target) if target.precision else value
 
 
-def stored(scalar: Scalar, column: ColumnDef) -> Scalar:
-    """The value for a column: if it is cast, errors name the column."""
+def name_stored_column(scalar: Scalar, column: ColumnDef) -> Scalar:
+    """Set the column that errors of the scalar's cast name."""
     if isinstance(scalar, Call) and scalar.function == "cast":
         return replace(scalar, stored=column.name)
     return scalar
 
 
 def check_assignable(binding: Binding, source: Type, column: ColumnDef, node: exp.Expr) -> None:
-    """Refuses to store a value of a kind that the column's type does not take without a CAST."""
+    """Raise ProgrammingError if storing a value in the column needs an explicit CAST."""
     target = column.type
     if source.parts and source.kind is target.kind and len(source.parts) == len(target.parts):
         for part, wanted in zip(source.parts, target.parts, strict=True):
             check_assignable(binding, part, replace(column, type=wanted), node)
         return
-    if source.kind in (target.kind, UNKNOWN.kind) or (source.kind, target.kind) in ASSIGNED:
+    if source.kind in (target.kind, UNKNOWN.kind) or (source.kind, target.kind) in ASSIGNMENT_CASTS:
         return
-    if target == TEXT and castable(source, target):
+    if target == TEXT and is_castable(source, target):
         return
     if not (source.is_numeric and target.is_numeric) and not (source.is_text and target.is_text):
-        binding.wrong(f'column "{column.name}" is {target}, not {source}', node, "add a CAST")
+        binding.fail(f'column "{column.name}" is {target}, not {source}', node, "add a CAST")
 
 
 def coerce(scalar: Scalar, type_: Type) -> Scalar:
-    """The scalar cast to ``type_``, at once if it is a constant and that is exact."""
+    """Cast the scalar to ``type_``. A constant with an exact value of that type is converted at once."""
     if scalar.type == type_:
         return scalar
     if isinstance(scalar, Literal):
@@ -292,130 +322,144 @@ def coerce(scalar: Scalar, type_: Type) -> Scalar:
     return Call("cast", (scalar,), type_)
 
 
-def settled(scalar: Scalar) -> Scalar:
-    """The scalar with a type: a string or NULL that no context gave one is text."""
+def default_to_text(scalar: Scalar) -> Scalar:
+    """Give a string or NULL of type UNKNOWN the type TEXT."""
     if isinstance(scalar, Literal) and scalar.type == UNKNOWN:
         slot = slot_of(scalar)
-        return Literal(scalar.value, TEXT) if slot is None else then(slot, NAMED, TEXT)
+        return Literal(scalar.value, TEXT) if slot is None else add_step(slot, RETYPE_STEP, TEXT)
     return scalar
 
 
-def of_places(name: str, args: list[Scalar]) -> Scalar | None:
-    """A DECIMAL rounded to places that are known, which is a DECIMAL of so many; None for all else."""
+def round_to_scale(name: str, args: list[Scalar]) -> Scalar | None:
+    """Return ``round(decimal, places)`` as a cast to DECIMAL; None for any other call."""
     if name != "round" or len(args) != 2 or args[0].type.kind is not Kind.DECIMAL:
         return None
     type_, places = args[0].type, args[1].value if isinstance(args[1], Literal) else None
     if isinstance(args[1], Literal) and slot_of(args[1]) is not None:
-        raise Beyond
+        raise NotConstantError
     if not isinstance(places, int) or places < 0:
         return None
     digits = type_.precision - type_.scale + places + (places < type_.scale)
     return coerce(args[0], decimal(digits, places)) if digits <= MAX_DECIMAL_PRECISION else None
 
 
-def compared_as_they_are(left: Type, right: Type) -> bool:
-    """Whether Postgres compares values of two types without making one the other: NULLIF keeps the first."""
+def has_cross_type_comparison(left: Type, right: Type) -> bool:
+    """Return whether Postgres compares the two types without a cast: NULLIF then keeps the first type."""
     return left.kind is not right.kind and any(
         test(left) and test(right)
         for test in (
             lambda type_: type_.is_integer,
             lambda type_: type_.is_float,
-            lambda type_: type_.kind in MOMENTS,
+            lambda type_: type_.kind in DATETIME_KINDS,
         )
     )
 
 
-def settle(binding: Binding, args: Sequence[Scalar], node: exp.Expr) -> list[Scalar]:
-    """The arguments of a binary operator: one of unknown type takes the other's."""
+def coerce_unknown_operand(binding: Binding, args: Sequence[Scalar], node: exp.Expr) -> list[Scalar]:
+    """Coerce an operand of type UNKNOWN to the type of the other operand."""
     left, right = args
     if left.type == UNKNOWN and right.type != UNKNOWN:
-        left = brought(binding, left, right.type, node)
+        left = coerce_at(binding, left, right.type, node)
     elif right.type == UNKNOWN and left.type != UNKNOWN:
-        right = brought(binding, right, left.type, node)
+        right = coerce_at(binding, right, left.type, node)
     return [left, right]
 
 
-def _as_numbers(args: Sequence[Scalar]) -> list[Scalar]:
-    """Quoted numbers beside DECIMALs are numbers with places of their own: they are not rounded to fit."""
+def _parse_quoted_numbers(args: Sequence[Scalar]) -> list[Scalar]:
+    """Give quoted numbers beside DECIMALs their own scale, so that they are not rounded."""
     known = [arg.type for arg in args if arg.type != UNKNOWN]
     if not any(type_.kind is Kind.DECIMAL for type_ in known) or not all(type_.is_exact for type_ in known):
         return list(args)
-    return [own_number(arg) or arg for arg in args]
+    return [parse_quoted_number(arg) or arg for arg in args]
 
 
-def unified(
+def coerce_to_common(
     binding: Binding,
     args: Sequence[Scalar],
     nodes: Sequence[exp.Expr],
-    what: str,
-    joint_type: Callable[[tuple[Type, ...]], Type | None] = shown_type,
+    description: str,
+    joint_type: Callable[[tuple[Type, ...]], Type | None] = common_result_type,
 ) -> list[Scalar]:
-    """The arguments brought to their joint type; ProgrammingError where there is none."""
-    args = _as_numbers(args)
+    """Coerce the scalars to their common type.
+
+    Raises:
+        ProgrammingError: There is no common type; ``description`` names the scalars.
+    """
+    args = _parse_quoted_numbers(args)
     target = joint_type(tuple(map(loose_type, args)))
     if target is None:
         known = args[0].type
         for arg, node in zip(args, nodes, strict=True):
             joint = common_type((known, loose_type(arg)))
             if joint is None:
-                binding.wrong(f"{what} {known} and {arg.type} cannot be matched", node, "add a CAST")
+                binding.fail(f"{description} {known} and {arg.type} cannot be matched", node, "add a CAST")
             known = joint
         raise AssertionError("some pair has no common type")
-    target = settled_type(target)
-    return [brought(binding, arg, target, node) for arg, node in zip(args, nodes, strict=True)]
+    target = default_fields_to_text(target)
+    return [coerce_at(binding, arg, target, node) for arg, node in zip(args, nodes, strict=True)]
 
 
-def comparable(binding: Binding, type_: Type, what: str, node: exp.Expr) -> None:
-    """ProgrammingError for a type without "equality", so that it is no group key, or without "ordering"."""
+def check_comparable(binding: Binding, type_: Type, operator_kind: str, node: exp.Expr) -> None:
+    """Raise ProgrammingError if a type has no ``equality`` or ``ordering`` operator."""
     kind = type_.parts[0].kind if type_.kind is Kind.ARRAY else type_.kind
     if kind is Kind.JSON:
         from kpg.compiler.system.oids import type_facts  # lazy: the system catalogs
 
-        binding.wrong(f"could not identify an {what} operator for type {type_facts(type_)[0]}", node)
+        binding.fail(f"could not identify an {operator_kind} operator for type {type_facts(type_)[0]}", node)
 
 
-def condition(binding: Binding, scalar: Scalar, node: exp.Expr, clause: str) -> Scalar:
-    """The scalar as a BOOLEAN; ProgrammingError if it is none."""
+def coerce_to_boolean(binding: Binding, scalar: Scalar, node: exp.Expr, clause: str) -> Scalar:
+    """Return a BOOLEAN scalar.
+
+    Raises:
+        ProgrammingError: It has another type. The error names the clause.
+    """
     if scalar.type == UNKNOWN:
-        return brought(binding, scalar, BOOLEAN, node)
+        return coerce_at(binding, scalar, BOOLEAN, node)
     if scalar.type != BOOLEAN:
-        binding.wrong(f"{clause} needs a BOOLEAN, not {scalar.type}", node)
+        binding.fail(f"{clause} needs a BOOLEAN, not {scalar.type}", node)
     return scalar
 
 
 def bind_case(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
-    only(node, binding.source, "this", "ifs", "default", "true", "false")
+    """Bind CASE or IF."""
+    allow_only(node, binding.source, "this", "ifs", "default", "true", "false")
     if isinstance(node, exp.If):
         branches, operand, default = [node], None, node.args.get("false")
     else:
         branches, operand, default = node.args["ifs"], node.args.get("this"), node.args.get("default")
-    scope = scope.without_rows("CASE")
+    scope = scope.without_set_returning("CASE")
     tested = binding.expression(scope, operand) if operand is not None else None
-    conditions = [_branch(binding, scope, tested, branch.this) for branch in branches]
+    conditions = [_bind_when(binding, scope, tested, branch.this) for branch in branches]
     values = [binding.expression(scope, branch.args["true"]) for branch in branches]
     values.append(binding.expression(scope, default) if default is not None else Literal(None, UNKNOWN))
     nodes = [*(branch.args["true"] for branch in branches), default if default is not None else node]
-    values = unified(binding, values, nodes, "CASE branches")
+    values = coerce_to_common(binding, values, nodes, "CASE branches")
     result = values[-1]
     for test, value in zip(reversed(conditions), reversed(values[:-1]), strict=True):
         result = If(test, value, result, value.type)
     return result
 
 
-def _branch(binding: Binding, scope: Scope, tested: Scalar | None, node: exp.Expr) -> Scalar:
+def _bind_when(binding: Binding, scope: Scope, operand: Scalar | None, node: exp.Expr) -> Scalar:
     value = binding.expression(scope, node)
-    if tested is not None:
-        return call(binding, "eq", [tested, value], node)
-    return condition(binding, value, node, "WHEN")
+    if operand is not None:
+        return call(binding, "eq", [operand, value], node)
+    return coerce_to_boolean(binding, value, node, "WHEN")
 
 
-MEANS = {"$sum": False, "$avg": True}
-"""The aggregates of NUMERICs that are computed so, and whether it is a mean."""
+WORD_AGGREGATES = {"$sum": False, "$avg": True}
+"""Aggregates of NUMERIC that :func:`decompose_over_words` decomposes, and whether each is a mean."""
 
 
-def over_words(function: str, args: Sequence[Scalar]) -> tuple[Composed, tuple[Scalar, ...]] | None:
-    """How such an aggregate is made of sums of words, and its operand; None if it is over anything else."""
-    if function not in MEANS or len(args) != 1 or args[0].type != NUMERIC or WIDE.get():
+def decompose_over_words(
+    function: str, args: Sequence[Scalar]
+) -> tuple[Composite, tuple[Scalar, ...]] | None:
+    """Return an aggregate of NUMERIC as a composition of sums of words, and its operand.
+
+    Return None unless the operand chooses among DECIMALs by CASE and COALESCE.
+    """
+    if function not in WORD_AGGREGATES or len(args) != 1 or args[0].type != NUMERIC or WIDEN_DECIMALS.get():
         return None
     leaves = _leaves(args[0])
     if leaves is None:
@@ -425,34 +469,34 @@ def over_words(function: str, args: Sequence[Scalar]) -> tuple[Composed, tuple[S
     if joint is None or joint.kind is not Kind.DECIMAL:
         return None
     scales = sorted({type_.scale for type_ in known}, reverse=True)
-    words = _rebuilt(args[0], lambda leaf: coerce(leaf, joint), joint)
-    marks = [_rebuilt(args[0], functools.partial(_mark, scale), INTEGER) for scale in scales[:-1]]
+    words = _map_leaves(args[0], lambda leaf: coerce(leaf, joint), joint)
+    marks = [_map_leaves(args[0], functools.partial(_scale_marker, scale), INTEGER) for scale in scales[:-1]]
 
     def build(_: tuple[Scalar, ...]) -> tuple[tuple[Part, ...], Scalar]:
         total = Column(0, sum_type(joint))
         parts = [Part("sum", (words,)), *(Part("count", (mark,)) for mark in marks)]
-        result = _with_scale(total, scales[-1])
+        result = _numeric_of_scale(total, scales[-1])
         for place, scale in reversed(list(enumerate(scales[:-1], 1))):
             some = Call("gt", (Column(place, BIGINT), Literal(0, BIGINT)), BOOLEAN)
-            result = If(some, _with_scale(total, scale), result, NUMERIC)
-        if MEANS[function]:
+            result = If(some, _numeric_of_scale(total, scale), result, NUMERIC)
+        if WORD_AGGREGATES[function]:
             parts.append(Part("count", (words,)))
             number = Call("nullif", (Column(len(parts) - 1, BIGINT), Literal(0, BIGINT)), BIGINT)
             result = Call("div", (result, number), NUMERIC)
         return tuple(parts), result
 
-    return Composed(build), (words,)
+    return Composite(build), (words,)
 
 
-def _with_scale(total: Scalar, scale: int) -> Scalar:
-    """A sum of which no more digits behind the point are needed, as a NUMERIC of so many."""
+def _numeric_of_scale(total: Scalar, scale: int) -> Scalar:
+    """Return a sum as a NUMERIC of the display scale, which loses no digits."""
     return coerce(coerce(total, decimal(MAX_DECIMAL_PRECISION, scale)), NUMERIC)
 
 
 def _leaves(scalar: Scalar) -> list[Scalar] | None:
-    """What CASE and COALESCE choose among, as words; None if something is no such."""
+    """Return the scalars that CASE and COALESCE choose among, as words; None for any other expression."""
     if isinstance(scalar, Literal):
-        found = _literal(scalar)
+        found = _decimal_literal(scalar)
         return None if found is None else [found]
     if isinstance(scalar, If):
         parts: Sequence[Scalar] = (scalar.then, scalar.otherwise)
@@ -466,25 +510,25 @@ def _leaves(scalar: Scalar) -> list[Scalar] | None:
     return None if None in found_parts else [leaf for part in found_parts for leaf in part or ()]
 
 
-def _literal(literal: Literal) -> Literal | None:
-    """A constant NUMERIC as a word, if it is one."""
+def _decimal_literal(literal: Literal) -> Literal | None:
+    """Return a NUMERIC constant as a DECIMAL or BIGINT; None if it has too many digits."""
     if literal.value is None:
         return literal
     value = numeric.decode(str(literal.value))
-    if not value.is_finite() or value.adjusted() + numeric.shown_scale(value) >= MAX_DECIMAL_PRECISION:
+    if not value.is_finite() or value.adjusted() + numeric.display_scale(value) >= MAX_DECIMAL_PRECISION:
         return None
-    scale = numeric.shown_scale(value)
+    scale = numeric.display_scale(value)
     type_ = decimal(MAX_DECIMAL_PRECISION, scale) if scale else BIGINT
     return Literal(int(Decimal(value).scaleb(scale)), type_)
 
 
-def _rebuilt(scalar: Scalar, leaf: Callable[[Scalar], Scalar], type_: Type) -> Scalar:
-    """The expression of another type, with something else for each of its leaves."""
+def _map_leaves(scalar: Scalar, leaf: Callable[[Scalar], Scalar], type_: Type) -> Scalar:
+    """Return the expression with each leaf mapped, and with type ``type_``."""
     if isinstance(scalar, If):
-        then, otherwise = (_rebuilt(part, leaf, type_) for part in (scalar.then, scalar.otherwise))
+        then, otherwise = (_map_leaves(part, leaf, type_) for part in (scalar.then, scalar.otherwise))
         return If(scalar.condition, then, otherwise, type_)
     if isinstance(scalar, Literal):
-        found = _literal(scalar)
+        found = _decimal_literal(scalar)
         assert found is not None
         return leaf(found) if found.value is not None else Literal(None, type_)
     assert isinstance(scalar, Call)
@@ -492,41 +536,41 @@ def _rebuilt(scalar: Scalar, leaf: Callable[[Scalar], Scalar], type_: Type) -> S
     if scalar.function != "coalesce":
         return leaf(first)
     if not rest:
-        return _rebuilt(first, leaf, type_)
+        return _map_leaves(first, leaf, type_)
     others = Call("coalesce", tuple(rest), NUMERIC)
     missing = Call("is_null", (first,), BOOLEAN)
-    return If(missing, _rebuilt(others, leaf, type_), _rebuilt(first, leaf, type_), type_)
+    return If(missing, _map_leaves(others, leaf, type_), _map_leaves(first, leaf, type_), type_)
 
 
-def _mark(scale: int, leaf: Scalar) -> Scalar:
-    """Not NULL where the leaf has a value of this scale."""
+def _scale_marker(scale: int, leaf: Scalar) -> Scalar:
+    """Return a scalar that is not NULL where the leaf has a value of this scale."""
     nothing, one = Literal(None, INTEGER), Literal(1, INTEGER)
     if leaf.type.scale != scale:
         return nothing
     return one if isinstance(leaf, Literal) else If(Call("is_null", (leaf,), BOOLEAN), nothing, one, INTEGER)
 
 
-OWN: Final = frozenset({Kind.BYTEA, Kind.JSONB, Kind.VARBIT, Kind.BIT})
-"""Types that ``||`` joins to a quoted constant as one of their own values."""
+CONCATENATED_KINDS: Final = frozenset({Kind.BYTEA, Kind.JSONB, Kind.VARBIT, Kind.BIT})
+"""Kinds for which ``||`` reads a quoted constant as a value of the same kind."""
 
 
-def as_texts(args: list[Scalar]) -> list[Scalar]:
-    """The operands of ``||``: beside a text or a quoted constant, a value of another type as text."""
+def coerce_concat_operands(args: list[Scalar]) -> list[Scalar]:
+    """Cast operands of ``||`` to text beside a text or a quoted constant."""
     if not any(arg.type.is_text or arg.type == UNKNOWN for arg in args):
         return args
-    if any(arg.type.kind in OWN for arg in args) and not any(arg.type.is_text for arg in args):
+    if any(arg.type.kind in CONCATENATED_KINDS for arg in args) and not any(arg.type.is_text for arg in args):
         return args
-    return [coerce(arg, TEXT) if castable(arg.type, TEXT) else arg for arg in args]
+    return [coerce(arg, TEXT) if is_castable(arg.type, TEXT) else arg for arg in args]
 
 
-def concatenated(binding: Binding, scope: Scope, node: exp.Concat) -> Scalar:
-    """CONCAT: the arguments as text, one after the other, NULLs left out."""
+def bind_concat_function(binding: Binding, scope: Scope, node: exp.Concat) -> Scalar:
+    """Bind CONCAT, which skips NULLs."""
     empty = Literal("", TEXT)
     texts: list[Scalar] = []
     for part in node.expressions:
-        value = shown(settled(binding.expression(scope, part)))
-        if not value.type.is_text and not castable(value.type, TEXT):
-            binding.wrong(f"cannot cast {value.type} to {TEXT}", part)
+        value = display_text(default_to_text(binding.expression(scope, part)))
+        if not value.type.is_text and not is_castable(value.type, TEXT):
+            binding.fail(f"cannot cast {value.type} to {TEXT}", part)
         texts.append(call(binding, "coalesce", [coerce(value, TEXT), empty], node))
     result = texts[0]
     for text in texts[1:]:

@@ -5,19 +5,19 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
-from kpg.compiler.sql.parse.call_syntax import UNNAMED, WHOLE_QUOTIENT, WRITTEN
+from kpg.compiler.sql.parse.call_syntax import SOURCE_NAME, UNNAMED_COLUMN, WHOLE_QUOTIENT
 from kpg.compiler.sql.parse.type_names import REAL_DIGITS
 from kpg.runtime.functions import AggregateFunction, is_aggregate, is_function
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Named, shown
+from kpg.runtime.scalar import UserFunctionName, display_name
 
 if TYPE_CHECKING:
-    from kpg.runtime.functions.user_functions import Own
+    from kpg.runtime.functions.user_functions import UserFunction
 
-OwnFunctions = Mapping[str, "Named[Own]"]
-"""A database's own functions by name."""
+UserFunctions = Mapping[str, "UserFunctionName[UserFunction]"]
+"""User-defined functions by name."""
 
-SYNTAX: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
+FUNCTION_OF_NODE: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
     exp.EQ: ("eq", ("this", "expression")),
     exp.NEQ: ("ne", ("this", "expression")),
     exp.LT: ("lt", ("this", "expression")),
@@ -60,77 +60,84 @@ SYNTAX: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
     exp.ExtendsRight: ("not_left_of", ("this", "expression")),
     exp.JSONBDeleteAtPath: ("json_delete_path", ("this", "expression")),
 }
-"""What is written otherwise than as a call: operators, and calls with words between the arguments."""
+"""Function and argument parts of nodes that are not plain calls: operators, calls with keywords."""
 
 
-def function_of(node: exp.Expr) -> tuple[str, tuple[str, ...]] | None:
-    """The registered function that a node of sqlglot's means, and the parts that are its arguments.
+def registered_function(node: exp.Expr) -> tuple[str, tuple[str, ...]] | None:
+    """Return the registered function of a sqlglot node, and the parts that are its arguments.
 
-    A call by a registered name is no such node: see ``dialect``. What is left are operators, calls with a
-    syntax of their own, and other names that sqlglot takes for one that is registered (``char_length``).
+    Plain calls by a registered name are no such nodes: see ``dialect``. The rest are operators, calls
+    with special syntax, and aliases that sqlglot maps to a registered name (``char_length``).
     """
     match node:
-        case _ if type(node) in SYNTAX:
-            return SYNTAX[type(node)]
+        case _ if type(node) in FUNCTION_OF_NODE:
+            return FUNCTION_OF_NODE[type(node)]
         case exp.Func() if not isinstance(node, exp.Anonymous | exp.Concat):
             name = next(filter(is_function, map(str.lower, type(node).sql_names())), None)
-            parts = tuple(part for part in type(node).arg_types if listed(node.args.get(part)))
+            parts = tuple(part for part in type(node).arg_types if as_list(node.args.get(part)))
             return None if name is None else (name, parts)
         case _:
             return None
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
-    """A call of an aggregate: its registered name, the name that errors show, and the operands."""
+class AggregateSyntax:
+    """The syntax of an aggregate call: registered name, name for errors, and operands."""
 
     name: str
-    shown: str
+    display_name: str
     args: tuple[exp.Expr, ...]
 
 
-AGGREGATES: Final[dict[type[exp.Expr], str]] = {exp.GroupConcat: "string_agg"}
-"""The aggregates that sqlglot knows by another name than the registry."""
+AGGREGATE_NAMES: Final[dict[type[exp.Expr], str]] = {exp.GroupConcat: "string_agg"}
+"""Aggregates that sqlglot knows by a name other than the registered one."""
 
 
-def own_call(node: exp.Expr, own: OwnFunctions) -> "tuple[Named[Own], list[exp.Expr]] | None":
-    """The user's function that a node calls, whatever else the parser knows by its name, and the operands."""
-    if not own or not isinstance(node, exp.Func):
+def user_function_call(
+    node: exp.Expr, functions: UserFunctions
+) -> "tuple[UserFunctionName[UserFunction], list[exp.Expr]] | None":
+    """Return the user-defined function that a node calls, and its operands; None if it calls none.
+
+    User-defined functions take precedence over names that the parser knows.
+    """
+    if not functions or not isinstance(node, exp.Func):
         return None
     if isinstance(node, exp.Anonymous):
         names, operands = [str(node.this)], node.expressions
     else:
         names, operands = list(type(node).sql_names()), operands_of(node)
-    found = next((own[name.lower()] for name in names if name.lower() in own), None)
+    found = next((functions[name.lower()] for name in names if name.lower() in functions), None)
     return None if found is None else (found, operands)
 
 
-def aggregate_of(node: exp.Expr, own: OwnFunctions) -> Called | None:
-    """The registered aggregate that a node calls, or the user's."""
-    found = own_call(node, own)
+def aggregate_of(node: exp.Expr, functions: UserFunctions) -> AggregateSyntax | None:
+    """Return the aggregate that a node calls, registered or user-defined; None if it calls none."""
+    found = user_function_call(node, functions)
     if found is not None:
         called, operands = found
         own_aggregate = isinstance(called.definition, AggregateFunction)
-        return Called(called, shown(called), tuple(operands)) if own_aggregate else None
+        return AggregateSyntax(called, display_name(called), tuple(operands)) if own_aggregate else None
     match node:
         case exp.Anonymous():
             name = str(node.this).lower()
-            return Called(name, name.upper(), tuple(node.expressions)) if is_aggregate(name) else None
+            return (
+                AggregateSyntax(name, name.upper(), tuple(node.expressions)) if is_aggregate(name) else None
+            )
         case exp.AggFunc():
-            names = (AGGREGATES.get(type(node)), *map(str.lower, type(node).sql_names()))
+            names = (AGGREGATE_NAMES.get(type(node)), *map(str.lower, type(node).sql_names()))
             known = next((name for name in names if name is not None and is_aggregate(name)), None)
-            return None if known is None else Called(known, known.upper(), tuple(operands_of(node)))
+            return None if known is None else AggregateSyntax(known, known.upper(), tuple(operands_of(node)))
         case _:
             return None
 
 
 def operands_of(node: exp.Expr) -> list[exp.Expr]:
-    """The parts of a call that sqlglot has a class for, in the order in which they are written."""
-    return [part for name in type(node).arg_types for part in listed(node.args.get(name))]
+    """Return the parts of a sqlglot call in the order in which they are written."""
+    return [part for name in type(node).arg_types for part in as_list(node.args.get(name))]
 
 
-def listed(part: object) -> list[exp.Expr]:
-    """A part of a node, or all of a list of them."""
+def as_list(part: object) -> list[exp.Expr]:
+    """Return a part of a node as a list; empty if the part is missing."""
     if isinstance(part, list):
         return part
     return [part] if isinstance(part, exp.Expr) else []
@@ -144,7 +151,8 @@ COMPARISONS: Final[dict[type[exp.Expr], str]] = {
     exp.GT: "gt",
     exp.GTE: "ge",
 }
-OPPOSITE: Final = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+NEGATED_COMPARISON: Final = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+"""The comparison that is true where a comparison is false."""
 
 
 SPELLINGS: Final[dict[type[exp.Expr], tuple[str, ...]]] = {
@@ -154,7 +162,7 @@ SPELLINGS: Final[dict[type[exp.Expr], tuple[str, ...]]] = {
     exp.Length: ("length", "char_length", "character_length"),
     exp.StrPosition: ("position", "strpos"),
 }
-"""Functions that have several names, of different lengths, by which it is known how they were written."""
+"""Functions with several names of different lengths. The length of the text tells which was written."""
 FUNCTION_NAMES: Final[dict[type[exp.Expr], str]] = {
     exp.CurrentVersion: "version",
     exp.GroupConcat: "string_agg",
@@ -163,7 +171,7 @@ FUNCTION_NAMES: Final[dict[type[exp.Expr], str]] = {
     exp.TimestampTrunc: "date_trunc",
     exp.VariancePop: "var_pop",
 }
-"""The names of columns of a function, where sqlglot has another."""
+"""Default column names of functions, where they differ from sqlglot's names."""
 TYPE_NAMES: Final = {
     exp.DType.BOOLEAN: "bool",
     exp.DType.SMALLINT: "int2",
@@ -176,20 +184,20 @@ TYPE_NAMES: Final = {
     exp.DType.CHAR: "bpchar",
     exp.DType.VARBINARY: "bytea",
 }
-"""The names of types, where sqlglot has another."""
+"""Names of types, where they differ from sqlglot's names."""
 
 
-OPTIONS: Final = "pg_options_to_table"
-KEYWORDS: Final = "pg_get_keywords"
+OPTIONS_FUNCTION: Final = "pg_options_to_table"
+KEYWORDS_FUNCTION: Final = "pg_get_keywords"
 
 
 def alias_of(node: exp.Expr) -> str:
-    """The name that AS gives (what sqlglot calls a window's alias is the window that it builds on)."""
+    """Return the alias of AS, or "". In sqlglot the alias of a window is the window that it extends."""
     return "" if isinstance(node, exp.Window) else node.alias
 
 
 def default_name(node: exp.Expr) -> str:
-    """The output name of an expression without alias."""
+    """Return the output name of an expression without alias."""
     match node:
         case exp.Column():
             return node.name
@@ -202,10 +210,10 @@ def default_name(node: exp.Expr) -> str:
             while isinstance(inner, exp.Cast | exp.Paren):
                 inner = inner.this
             within = default_name(inner)
-            weak = within in (UNNAMED, "case") or isinstance(inner, exp.Interval)
+            weak = within in (UNNAMED_COLUMN, "case") or isinstance(inner, exp.Interval)
             return type_name(type_) if weak else within
         case exp.MatchAgainst():
-            return UNNAMED
+            return UNNAMED_COLUMN
         case exp.Interval():
             return "interval"
         case exp.AtTimeZone():
@@ -216,7 +224,7 @@ def default_name(node: exp.Expr) -> str:
             return default_name(node.this)
         case exp.Case(args={"default": exp.Column() | exp.Func() as otherwise}):
             within = default_name(otherwise)
-            return "case" if within == UNNAMED else within
+            return "case" if within == UNNAMED_COLUMN else within
         case exp.Case():
             return "case"
         case exp.Exists():
@@ -228,7 +236,7 @@ def default_name(node: exp.Expr) -> str:
         case exp.Tuple():
             return "row"
         case exp.Anonymous():
-            name = str(node.meta.get(WRITTEN, node.this)).lower()
+            name = str(node.meta.get(SOURCE_NAME, node.this)).lower()
             return "div" if name == WHOLE_QUOTIENT else name
         case exp.Subquery(this=exp.Select(expressions=[only_column])):
             return alias_of(only_column) or default_name(only_column)
@@ -237,11 +245,11 @@ def default_name(node: exp.Expr) -> str:
         case exp.Func() if not isinstance(node, exp.Binary | exp.Connector):
             return node.sql_name().lower()
         case _:
-            return UNNAMED
+            return UNNAMED_COLUMN
 
 
 def type_name(node: exp.DataType) -> str:
-    """The last part of a type's name, as the catalogs have it; that of an array's elements."""
+    """Return the last part of a type's catalog name; of an array, the name of its element type."""
     kind = node.args.get("kind")
     if node.this is exp.DType.ARRAY and isinstance(part := next(iter(node.expressions), None), exp.DataType):
         return type_name(part)
@@ -257,4 +265,4 @@ def type_name(node: exp.DataType) -> str:
         if node.this is exp.DType.BIT and node.args.get("varying"):
             return "varbit"
         return TYPE_NAMES.get(node.this, str(node.this.value).lower())
-    return UNNAMED
+    return UNNAMED_COLUMN

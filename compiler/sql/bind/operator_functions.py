@@ -9,8 +9,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from kpg.compiler.sql.parse.reader import tree_of
-from kpg.compiler.sql.parse.syntax import transformed
+from kpg.compiler.sql.parse.reader import parse_tree
+from kpg.compiler.sql.parse.syntax import transform_tree
 from kpg.compiler.sql.parse.tokenizer import tokenize
 
 OPERATORS: Final = {
@@ -198,7 +198,8 @@ OPERATORS: Final = {
     "~~": "bpcharlike:bpchar,text bytealike:bytea namelike:name,text textlike:text",
     "~~*": "bpchariclike:bpchar,text nameiclike:name,text texticlike:text",
 }
-COMPARED: Final = """
+"""Operator functions by operator, with their operand types."""
+COMPARATORS: Final = """
     bitcmp:bit bpcharcmp:bpchar btarraycmp btboolcmp:bool btbpchar_pattern_cmp:bpchar btcharcmp:"char"
     btfloat48cmp:float4,float8 btfloat4cmp:float4 btfloat84cmp:float8,float4 btfloat8cmp:float8
     btint24cmp:int2,int4 btint28cmp:int2,int8 btint2cmp:int2 btint42cmp:int4,int2 btint48cmp:int4,int8
@@ -209,8 +210,8 @@ COMPARED: Final = """
     pg_lsn_cmp:pg_lsn range_cmp time_cmp:time timestamp_cmp:timestamp timestamptz_cmp:timestamptz
     timetz_cmp:timetz uuid_cmp:uuid varbitcmp:varbit
 """
-"""Those that give -1, 0 or 1."""
-LARGER: Final = """
+"""Functions that return -1, 0 or 1."""
+LARGER_SMALLER: Final = """
     array_larger array_smaller bpchar_larger:bpchar bpchar_smaller:bpchar date_larger:date date_smaller:date
     enum_larger enum_smaller float4larger:float4 float4smaller:float4 float8larger:float8 float8smaller:float8
     int2larger:int2 int2smaller:int2 int4larger:int4 int4smaller:int4 int8larger:int8 int8smaller:int8
@@ -220,11 +221,11 @@ LARGER: Final = """
     timestamp_larger:timestamp timestamp_smaller:timestamp timestamptz_larger:timestamptz
     timestamptz_smaller:timestamptz timetz_larger:timetz timetz_smaller:timetz
 """
-"""Those that give the larger or the smaller of two values."""
+"""Functions that return the larger or the smaller of two values."""
 
 
-PLACES: Final = ("_1", "_2", "_3")
-"""How templates call the arguments."""
+PLACEHOLDERS: Final = ("_1", "_2", "_3")
+"""Placeholders of the arguments in templates."""
 TEMPLATES: Final = {
     "booland_statefunc": "_1::bool AND _2::bool",
     "boolor_statefunc": "_1::bool OR _2::bool",
@@ -277,33 +278,36 @@ TEMPLATES: Final = {
     "tsrange_subdiff": "extract(epoch FROM _1::timestamp - _2::timestamp)::float8",
     "tstzrange_subdiff": "extract(epoch FROM _1::timestamptz - _2::timestamptz)::float8",
 }
+"""Expressions of functions that are not operators."""
 
 
-def by_another_name(node: exp.Anonymous) -> exp.Expr | None:
-    """The expression that a call means; None if its name is none of these."""
+def expand_operator_function(node: exp.Anonymous) -> exp.Expr | None:
+    """Return the expression of an operator function's call; None for any other call."""
     name, args = str(node.this).lower(), node.expressions
     template = _templates().get(name)
-    if template is None or any(f"_{place}" in template for place in range(len(args) + 1, len(PLACES) + 1)):
+    if template is None or any(
+        f"_{place}" in template for place in range(len(args) + 1, len(PLACEHOLDERS) + 1)
+    ):
         return None
-    if len(args) > len(PLACES) or any(place not in template for place in PLACES[: len(args)]):
+    if len(args) > len(PLACEHOLDERS) or any(place not in template for place in PLACEHOLDERS[: len(args)]):
         return None
-    found = _parsed(template).copy()
-    given = dict(zip(PLACES, args, strict=False))
+    found = _parse_template(template).copy()
+    given = dict(zip(PLACEHOLDERS, args, strict=False))
 
-    def put(part: exp.Expr) -> exp.Expr:
-        return exp.Paren(this=given[part.name].copy()) if _is_place(part) else part
+    def substitute(part: exp.Expr) -> exp.Expr:
+        return exp.Paren(this=given[part.name].copy()) if _is_placeholder(part) else part
 
-    return transformed(found, put)
+    return transform_tree(found, substitute)
 
 
-def _is_place(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Column) and node.name in PLACES and not node.table
+def _is_placeholder(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Column) and node.name in PLACEHOLDERS and not node.table
 
 
 @functools.cache
-def _parsed(template: str) -> exp.Expr:
+def _parse_template(template: str) -> exp.Expr:
     text = f"SELECT ({template})"
-    found: exp.Expr = tree_of(tokenize(text), text).expressions[0]
+    found: exp.Expr = parse_tree(tokenize(text), text).expressions[0]
     return found
 
 
@@ -311,22 +315,22 @@ def _parsed(template: str) -> exp.Expr:
 def _templates() -> dict[str, str]:
     found = dict(TEMPLATES)
     for sign, entries in OPERATORS.items():
-        for name, left, right in map(_typed, entries.split()):
+        for name, left, right in map(_parse_signature, entries.split()):
             found[name] = f"{sign} {right}" if left is None else f"{left} {sign} {right}"
-    for name, left, right in map(_typed, COMPARED.split()):
+    for name, left, right in map(_parse_signature, COMPARATORS.split()):
         found[name] = (
             f"CASE WHEN {left} < {right} THEN -1"
             f" WHEN {left} = {right} THEN 0 WHEN {left} > {right} THEN 1 END"
         )
-    for name, left, right in map(_typed, LARGER.split()):
+    for name, left, right in map(_parse_signature, LARGER_SMALLER.split()):
         sign = ">" if name.endswith("larger") else "<"
         found[name] = f"CASE WHEN {left} {sign} {right} THEN {left} WHEN {left} IS NOT NULL THEN {right} END"
         found[name] = f"CASE WHEN {right} IS NOT NULL THEN {found[name]} END"
     return found
 
 
-def _typed(entry: str) -> tuple[str, str | None, str]:
-    """A name, and the operands as templates have them; no left one of an operator that has only one."""
+def _parse_signature(entry: str) -> tuple[str, str | None, str]:
+    """Return a name and its operands as template text; the left one is None for a prefix operator."""
     name, _, types = entry.partition(":")
     left, comma, right = types.partition(",")
     right = right if comma else left
@@ -335,10 +339,10 @@ def _typed(entry: str) -> tuple[str, str | None, str]:
     return name, f"_1::{left}" if left else "_1", f"_2::{right}" if right else "_2"
 
 
-def spread(node: exp.Expr) -> exp.Expr | None:
-    """A call with VARIADIC before its last argument; None for all else.
+def expand_variadic(node: exp.Expr) -> exp.Expr | None:
+    """Return a call with VARIADIC as an equivalent expression; None for any other call.
 
-    An array that is written out is its elements, as arguments; CONCAT and its like have others over arrays.
+    An array with literal elements becomes separate arguments. CONCAT and its variants have array forms.
     """
     args = node.expressions
     if not args or not isinstance(args[-1], exp.Variadic):
@@ -346,7 +350,7 @@ def spread(node: exp.Expr) -> exp.Expr | None:
     array: exp.Expr = args[-1].this
     if isinstance(array, exp.Array) and not any(isinstance(one, exp.Query) for one in array.expressions):
         made = node.copy()
-        made.set("expressions", [*(one.copy() for one in args[:-1]), *_elements(array)])
+        made.set("expressions", [*(one.copy() for one in args[:-1]), *_array_elements(array)])
         return made
     name = "concat" if isinstance(node, exp.Concat) else str(node.this).lower()
     plain = array.copy()
@@ -368,8 +372,8 @@ def spread(node: exp.Expr) -> exp.Expr | None:
             return None
 
 
-def _elements(array: exp.Array) -> list[exp.Expr]:
-    """The elements as values of the array's type, by their places in it."""
+def _array_elements(array: exp.Array) -> list[exp.Expr]:
+    """Return the elements as subscripts of the array, which have its element type."""
     return [
         exp.Bracket(this=exp.Paren(this=array.copy()), expressions=[exp.Literal.number(place)])
         for place in range(1, len(array.expressions) + 1)

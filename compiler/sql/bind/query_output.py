@@ -13,7 +13,15 @@ from typing import assert_never
 from sqlglot import exp
 
 from kpg.compiler.algebra.rel import Get
-from kpg.compiler.sql.bind.calls import brought, call, coerce, comparable, settled, stored, unlimited
+from kpg.compiler.sql.bind.calls import (
+    call,
+    check_comparable,
+    coerce,
+    coerce_at,
+    default_to_text,
+    name_stored_column,
+    without_length_limit,
+)
 from kpg.compiler.sql.bind.literals import convert
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.bound_tree import (
@@ -29,74 +37,76 @@ from kpg.compiler.sql.bound_tree import (
     Rows,
     Scan,
     SetOperation,
-    Shared,
+    SharedScan,
     SortKey,
     TopK,
     Window,
-    produced,
+    output_ids,
 )
-from kpg.compiler.sql.parse.syntax import only
+from kpg.compiler.sql.parse.syntax import allow_only
 from kpg.runtime.plan.nodes import WindowCall
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, ROWID, TEXT, UNKNOWN, ColumnDef, Kind, Type
 
 
-def combined(binding: Binding, kind: str, every: bool, left: Query, right: Query) -> Query:
-    """A set operation of two queries with columns of the same types, under the names of the first."""
-    columns = tuple(Column(binding.fresh(), column.type) for column in left.columns)
+def set_operation(binding: Binding, kind: str, keeps_duplicates: bool, left: Query, right: Query) -> Query:
+    """Return a set operation of two queries with equal column types, named like the first."""
+    columns = tuple(Column(binding.new_id(), column.type) for column in left.columns)
     ids = tuple(column.index for column in columns)
-    return Query(SetOperation(kind, every, left, right, ids), columns, left.names)
+    return Query(SetOperation(kind, keeps_duplicates, left, right, ids), columns, left.names)
 
 
-def united(binding: Binding, queries: Sequence[Query], distinct: bool = False) -> Query:
-    """The union of queries with columns of the same types, which nests as deep as their number has digits."""
+def union_queries(binding: Binding, queries: Sequence[Query], distinct: bool = False) -> Query:
+    """Return the union of queries with equal column types, as a balanced tree."""
     if len(queries) == 1:
         return queries[0]
     middle = len(queries) // 2
-    left, right = united(binding, queries[:middle]), united(binding, queries[middle:])
-    return combined(binding, "union", not distinct, left, right)
+    left, right = union_queries(binding, queries[:middle]), union_queries(binding, queries[middle:])
+    return set_operation(binding, "union", not distinct, left, right)
 
 
-def settled_query(query: Query) -> Query:
-    """The query with columns of strings and NULLs that no context gave a type typed as text."""
+def default_query_to_text(query: Query) -> Query:
+    """Give columns of type UNKNOWN the type TEXT."""
     for column in query.columns:
         if column.type == UNKNOWN:
-            query = _retyped(query, column.index, TEXT, None, None)
+            query = _retype_unknown(query, column.index, TEXT, None, None)
     return query
 
 
-def stored_query(binding: Binding, query: Query, columns: Sequence[ColumnDef], node: exp.Expr) -> Query:
-    """The query with its columns of the types of a table's columns, which errors of casting name."""
-    query = brought_query(binding, query, tuple(unlimited(column.type) for column in columns), node)
+def coerce_query_for_assignment(
+    binding: Binding, query: Query, columns: Sequence[ColumnDef], node: exp.Expr
+) -> Query:
+    """Coerce a query to the columns of a table. Cast errors name the table's column."""
+    query = coerce_query(binding, query, tuple(without_length_limit(column.type) for column in columns), node)
     source = query.node
     if not isinstance(source, Map):
         return query
     targets = {column.index: target for column, target in zip(query.columns, columns, strict=True)}
     named = tuple(
-        stored(scalar, targets[id_]) if id_ in targets else scalar
+        name_stored_column(scalar, targets[id_]) if id_ in targets else scalar
         for id_, scalar in zip(source.ids, source.scalars, strict=True)
     )
     return replace(query, node=replace(source, scalars=named))
 
 
-def brought_query(binding: Binding, query: Query, types: tuple[Type, ...], node: exp.Expr) -> Query:
-    """The query with its columns of the given types, by retyping constants and casting the rest."""
+def coerce_query(binding: Binding, query: Query, types: tuple[Type, ...], node: exp.Expr) -> Query:
+    """Coerce the query's columns to the types, by retyping constants and casting the rest."""
     for column, type_ in zip(query.columns, types, strict=True):
         if column.type == type_:
             continue
-        constants = _converted(query, column.index, type_) if isinstance(query.node, Rows) else None
+        constants = _convert_constants(query, column.index, type_) if isinstance(query.node, Rows) else None
         if constants is not None:
             query = constants
         elif column.type == UNKNOWN:
-            query = _retyped(query, column.index, type_, binding, node)
+            query = _retype_unknown(query, column.index, type_, binding, node)
     needed = [
-        (index, brought(binding, column, type_, node))
+        (index, coerce_at(binding, column, type_, node))
         for index, (column, type_) in enumerate(zip(query.columns, types, strict=True))
         if column.type != type_
     ]
     if not needed:
         return query
-    ids = tuple(binding.fresh() for _ in needed)
+    ids = tuple(binding.new_id() for _ in needed)
     columns = list(query.columns)
     for id_, (index, scalar) in zip(ids, needed, strict=True):
         columns[index] = Column(id_, scalar.type)
@@ -104,8 +114,8 @@ def brought_query(binding: Binding, query: Query, types: tuple[Type, ...], node:
     return replace(query, node=mapped, columns=tuple(columns))
 
 
-def _converted(query: Query, id_: int, type_: Type) -> Query | None:
-    """Literal rows with a column's constants in another type, if each has an exact value of that."""
+def _convert_constants(query: Query, id_: int, type_: Type) -> Query | None:
+    """Return constant rows with a column of another type; None if a value has no exact conversion."""
     rows = query.node
     assert isinstance(rows, Rows)
     place = rows.ids.index(id_)
@@ -116,75 +126,83 @@ def _converted(query: Query, id_: int, type_: Type) -> Query | None:
     return replace(query, node=changed, columns=columns)
 
 
-def _retyped(query: Query, id_: int, type_: Type, binding: Binding | None, node: exp.Expr | None) -> Query:
-    def constant(scalar: Scalar) -> Scalar:
+def _retype_unknown(
+    query: Query, id_: int, type_: Type, binding: Binding | None, node: exp.Expr | None
+) -> Query:
+    """Return the query with an UNKNOWN column of another type."""
+
+    def retype(scalar: Scalar) -> Scalar:
         if binding is None or node is None:
-            return settled(scalar)
-        return brought(binding, scalar, type_, node)
+            return default_to_text(scalar)
+        return coerce_at(binding, scalar, type_, node)
 
     def visit(here: Node, target: int) -> Node:
         match here:
             case Map(input=source, ids=ids, scalars=scalars) if target in ids:
-                changed = tuple(constant(s) if i == target else s for i, s in zip(ids, scalars, strict=True))
+                changed = tuple(retype(s) if i == target else s for i, s in zip(ids, scalars, strict=True))
                 return Map(source, ids, changed)
             case Rows(ids=ids):
-                return _retype_rows(here, ids.index(target), constant)
+                return _retype_rows(here, ids.index(target), retype)
             case SetOperation(left=left, right=right, ids=ids):
                 place = ids.index(target)
                 return replace(
                     here,
-                    left=_retyped(left, left.columns[place].index, type_, binding, node),
-                    right=_retyped(right, right.columns[place].index, type_, binding, node),
+                    left=_retype_unknown(left, left.columns[place].index, type_, binding, node),
+                    right=_retype_unknown(right, right.columns[place].index, type_, binding, node),
                 )
             case Filter() | Map() | Window():
                 return replace(here, input=visit(here.input, target))
             case Distinct(input=source, columns=columns):
-                return Distinct(visit(source, target), tuple(fixed(column, target) for column in columns))
+                return Distinct(
+                    visit(source, target), tuple(retype_column(column, target) for column in columns)
+                )
             case TopK(input=source, group=group, order=order):
-                keys = tuple(replace(key, column=fixed(key.column, target)) for key in order)
-                columns = tuple(fixed(column, target) for column in group)
+                keys = tuple(replace(key, column=retype_column(key.column, target)) for key in order)
+                columns = tuple(retype_column(column, target) for column in group)
                 return replace(here, input=visit(source, target), group=columns, order=keys)
-            case Scan() | Shared() | Join() | Group() | GroupingSets() | Expand():
+            case Scan() | SharedScan() | Join() | Group() | GroupingSets() | Expand():
                 raise AssertionError("only constants have no type")
             case _:
                 assert_never(here)
 
-    def fixed(column: Column, target: int) -> Column:
+    def retype_column(column: Column, target: int) -> Column:
         return Column(target, type_) if column.index == target else column
 
-    columns = tuple(fixed(column, id_) for column in query.columns)
-    order = tuple(SortKey(fixed(key.column, id_), key.descending, key.nulls_first) for key in query.order)
+    columns = tuple(retype_column(column, id_) for column in query.columns)
+    order = tuple(
+        SortKey(retype_column(key.column, id_), key.descending, key.nulls_first) for key in query.order
+    )
     return replace(query, node=visit(query.node, id_), columns=columns, order=order)
 
 
-def _retype_rows(rows: Rows, place: int, constant: Callable[[Scalar], Scalar]) -> Rows:
+def _retype_rows(rows: Rows, position: int, constant: Callable[[Scalar], Scalar]) -> Rows:
     changed = []
     known: dict[Literal, Scalar] = {}
     for row in rows.rows:
-        value = known.get(row[place])
+        value = known.get(row[position])
         if value is None:
-            value = known[row[place]] = constant(row[place])
+            value = known[row[position]] = constant(row[position])
         assert isinstance(value, Literal)
-        changed.append((*row[:place], value, *row[place + 1 :]))
-    types = (*rows.types[:place], changed[0][place].type, *rows.types[place + 1 :])
+        changed.append((*row[:position], value, *row[position + 1 :]))
+    types = (*rows.types[:position], changed[0][position].type, *rows.types[position + 1 :])
     return Rows(tuple(changed), rows.ids, types)
 
 
 Orders = Mapping[int, tuple[SortKey, ...]]
-"""The ORDER BY of subqueries in FROM by the identity of their nodes."""
+"""ORDER BY of the subqueries in FROM, by the identity of their nodes."""
 
 
-def order_within(node: Node, orders: Mapping[int, tuple[SortKey, ...]]) -> tuple[SortKey, ...]:
-    """The ORDER BY of the one subquery that a FROM is, for a query around it that has none."""
+def inherited_order(node: Node, orders: Mapping[int, tuple[SortKey, ...]]) -> tuple[SortKey, ...]:
+    """Return the row order of a FROM that is one subquery, for a query without its own ORDER BY."""
     own = orders.get(id(node), ())
     if own:
         return own
     match node:
         case Filter(input=source) | Map(input=source):
-            return order_within(source, orders)
+            return inherited_order(source, orders)
         case TopK(group=(), order=order):
             return order
-        case Scan() | Shared() | Rows() | Join() | Group() | GroupingSets() | Distinct() | SetOperation():
+        case Scan() | SharedScan() | Rows() | Join() | Group() | GroupingSets() | Distinct() | SetOperation():
             return ()
         case TopK() | Expand() | Window():
             return ()
@@ -192,67 +210,67 @@ def order_within(node: Node, orders: Mapping[int, tuple[SortKey, ...]]) -> tuple
             assert_never(node)
 
 
-def numbered(binding: Binding, source: Node, orders: Orders) -> tuple[Node, tuple[SortKey, ...]]:
-    """The source, and the order in which its rows came, as far as columns of it tell.
+def with_row_order(binding: Binding, source: Node, orders: Orders) -> tuple[Node, tuple[SortKey, ...]]:
+    """Return the source and the keys of its row order, as far as its columns determine it.
 
-    Subqueries tell by their ORDER BY, tables by rowids; literal rows, and those that functions make, get a
-    number. A join comes in the order of its left side.
+    Subqueries use their ORDER BY and tables use rowids. Constant rows and set-returning functions get a
+    number. A join has the order of its left side, then of its right side.
     """
-    made = produced(source)
+    made = output_ids(source)
     own = tuple(key for key in orders.get(id(source), ()) if key.column.index in made)
-    source, keys = _numbered(binding, source, orders)
+    source, keys = _with_own_order(binding, source, orders)
     return source, own + tuple(key for key in keys if key not in own)
 
 
-def _numbered(binding: Binding, source: Node, orders: Orders) -> tuple[Node, tuple[SortKey, ...]]:
+def _with_own_order(binding: Binding, source: Node, orders: Orders) -> tuple[Node, tuple[SortKey, ...]]:
     match source:
         case Scan(rel=Get(is_table=True), ids=ids):
-            return source, (ascending(Column(ids[-1], ROWID)),)
+            return source, (ascending_key(Column(ids[-1], ROWID)),)
         case Rows(rows=()) | Rows(rows=(_,)):
             return source, ()
         case Rows(rows=rows, ids=ids, types=types):
-            number = Column(binding.fresh(), INTEGER)
+            number = Column(binding.new_id(), INTEGER)
             counted = tuple((*row, Literal(place, INTEGER)) for place, row in enumerate(rows))
-            return Rows(counted, (*ids, number.index), (*types, INTEGER)), (ascending(number),)
+            return Rows(counted, (*ids, number.index), (*types, INTEGER)), (ascending_key(number),)
         case Expand(input=below, ids=ids, ordinality=True):
-            inner, keys = numbered(binding, below, orders)
-            return replace(source, input=inner), (*keys, ascending(Column(ids[-1], BIGINT)))
+            inner, keys = with_row_order(binding, below, orders)
+            return replace(source, input=inner), (*keys, ascending_key(Column(ids[-1], BIGINT)))
         case Expand(input=below, ids=ids):
-            inner, keys = numbered(binding, below, orders)
-            number = Column(binding.fresh(), BIGINT)
+            inner, keys = with_row_order(binding, below, orders)
+            number = Column(binding.new_id(), BIGINT)
             counting = replace(source, input=inner, ids=(*ids, number.index), ordinality=True)
-            return counting, (*keys, ascending(number))
+            return counting, (*keys, ascending_key(number))
         case Filter() | Map():
-            inner, keys = numbered(binding, source.input, orders)
+            inner, keys = with_row_order(binding, source.input, orders)
             return replace(source, input=inner), keys
         case Window(partition=partition, order=order):
-            inner, keys = numbered(binding, source.input, orders)
-            return replace(source, input=inner), (*map(ascending, partition), *order, *keys)
+            inner, keys = with_row_order(binding, source.input, orders)
+            return replace(source, input=inner), (*map(ascending_key, partition), *order, *keys)
         case TopK(input=below, group=group, order=order):
-            inner, keys = numbered(binding, below, orders)
-            return replace(source, input=inner), (*map(ascending, group), *order, *keys)
+            inner, keys = with_row_order(binding, below, orders)
+            return replace(source, input=inner), (*map(ascending_key, group), *order, *keys)
         case Join(left=left, right=right):
-            left, first = numbered(binding, left, orders)
-            right, second = numbered(binding, right, orders)
+            left, first = with_row_order(binding, left, orders)
+            right, second = with_row_order(binding, right, orders)
             return replace(source, left=left, right=right), (*first, *second)
         case SetOperation(kind="union", all=True):
-            return _numbered_union(binding, source, orders)
-        case Group() | GroupingSets() | Distinct() | SetOperation() | Shared() | Scan():
+            return _with_union_order(binding, source, orders)
+        case Group() | GroupingSets() | Distinct() | SetOperation() | SharedScan() | Scan():
             return source, ()
         case _:
             assert_never(source)
 
 
-def _numbered_union(
+def _with_union_order(
     binding: Binding, union: SetOperation, orders: Orders
 ) -> tuple[Node, tuple[SortKey, ...]]:
-    """The rows of the first query in their order, then those of the second."""
+    """Order the rows of the first query before those of the second."""
     sides = union.left, union.right
-    found = [numbered(binding, side.node, {**orders, id(side.node): side.order}) for side in sides]
+    found = [with_row_order(binding, side.node, {**orders, id(side.node): side.order}) for side in sides]
     first, second = (order for _, order in found)
     alike = [
-        # Rowids are numbers of their own table.
-        one.column.type.kind is not ROWID.kind and _sort(one) == _sort(other)
+        # Rowids of different tables are not comparable.
+        one.column.type.kind is not ROWID.kind and _sort_signature(one) == _sort_signature(other)
         for one, other in zip(first, second, strict=False)
     ]
     shared = (*alike, False).index(False)
@@ -266,51 +284,48 @@ def _numbered_union(
             for one, key in zip(own[which], keys, strict=True)
         ]
         scalars = (Literal(which, INTEGER), *values)
-        made = tuple(Column(binding.fresh(), scalar.type) for scalar in scalars)
+        made = tuple(Column(binding.new_id(), scalar.type) for scalar in scalars)
         mapped = Map(node, tuple(column.index for column in made), scalars)
         added.append(replace(side, node=mapped, columns=(*side.columns, *made)))
-    columns = (Column(binding.fresh(), INTEGER), *(Column(binding.fresh(), k.column.type) for k in keys))
+    columns = (Column(binding.new_id(), INTEGER), *(Column(binding.new_id(), k.column.type) for k in keys))
     ids = (*union.ids, *(column.index for column in columns))
     number, *rest = columns
-    order = (ascending(number), *(replace(key, column=c) for key, c in zip(keys, rest, strict=True)))
+    order = (ascending_key(number), *(replace(key, column=c) for key, c in zip(keys, rest, strict=True)))
     return replace(union, left=added[0], right=added[1], ids=ids), order
 
 
-def _sort(key: SortKey) -> tuple[Type, bool, bool]:
-    """What two keys have in common that can be one column."""
+def _sort_signature(key: SortKey) -> tuple[Type, bool, bool]:
+    """Return what must be equal for two sort keys to share one column."""
     return key.column.type, key.descending, key.nulls_first
 
 
-def ascending(column: Column) -> SortKey:
-    """A column as a key, the smallest values first."""
+def ascending_key(column: Column) -> SortKey:
+    """Return a sort key in ascending order, NULLs last."""
     return SortKey(column, False, False)
 
 
-def limited(
+def apply_limit(
     binding: Binding, around: Scope, query: Query, order: tuple[SortKey, ...], node: exp.Expr
 ) -> Query:
-    """The query in its order, and only the rows that its LIMIT and OFFSET leave.
-
-    These may name columns of the queries around it.
-    """
+    """Return the query in its order, with LIMIT and OFFSET applied."""
     clause = node.args.get("limit")
     counts = [count for name in ("limit", "offset") if (count := node.args.get(name)) is not None]
-    if any(_names_column(count) or (binding.kept and _asks(count)) for count in counts):
-        return replace(query, node=_by_number(binding, around, query, order, node), order=order)
-    limit = _row_count(binding, clause, "LIMIT")
-    offset = _row_count(binding, node.args.get("offset"), "OFFSET") or 0
+    if any(_names_column(count) or (binding.is_view and _has_subquery(count)) for count in counts):
+        return replace(query, node=_limit_by_row_number(binding, around, query, order, node), order=order)
+    limit = _constant_row_count(binding, clause, "LIMIT")
+    offset = _constant_row_count(binding, node.args.get("offset"), "OFFSET") or 0
     if clause is not None and _has_ties(binding, clause):
         if not order:
-            binding.wrong("WITH TIES needs an ORDER BY", clause)
+            binding.fail("WITH TIES needs an ORDER BY", clause)
         if limit is not None:
-            return replace(query, node=_with_ties(binding, query, order, limit, offset), order=order)
+            return replace(query, node=_limit_with_ties(binding, query, order, limit, offset), order=order)
     if limit is None and not offset:
         return replace(query, order=order)
     return replace(query, node=TopK(query.node, (), order, limit, offset), order=order)
 
 
-def _asks(clause: exp.Expr) -> bool:
-    """Whether a clause takes its number from a query."""
+def _has_subquery(clause: exp.Expr) -> bool:
+    """Return whether the count of a clause has a subquery."""
     return clause.find(exp.Query) is not None
 
 
@@ -323,18 +338,18 @@ def _names_column(clause: exp.Expr) -> bool:
     return any(isinstance(part, exp.Column) for part in parts)
 
 
-def _by_number(
+def _limit_by_row_number(
     binding: Binding, around: Scope, query: Query, order: tuple[SortKey, ...], node: exp.Expr
 ) -> Filter:
-    """The rows whose numbers are between those of queries or outer columns: a view follows these, too."""
+    """Filter by row numbers, with subqueries as bounds. A view maintains the filter."""
     limit, offset = (
-        _asked(binding, around, node.args.get(name), name.upper()) for name in ("limit", "offset")
+        _bind_row_count(binding, around, node.args.get(name), name.upper()) for name in ("limit", "offset")
     )
     clause = node.args.get("limit")
     has_ties = clause is not None and _has_ties(binding, clause)
     if has_ties and not order:
-        binding.wrong("WITH TIES needs an ORDER BY", node)
-    number, rank = Column(binding.fresh(), BIGINT), Column(binding.fresh(), BIGINT)
+        binding.fail("WITH TIES needs an ORDER BY", node)
+    number, rank = Column(binding.new_id(), BIGINT), Column(binding.new_id(), BIGINT)
     calls = (WindowCall("row_number", (), BIGINT), WindowCall("rank", (), BIGINT))[: 1 + has_ties]
     made = (number.index, rank.index)[: 1 + has_ties]
     window = Window(query.node, (), order, (), made, calls)
@@ -345,7 +360,7 @@ def _by_number(
     return Filter(window, (call(binding, "gt", [number, skipped], node), within))
 
 
-def _asked(binding: Binding, around: Scope, clause: exp.Expr | None, name: str) -> Scalar:
+def _bind_row_count(binding: Binding, around: Scope, clause: exp.Expr | None, name: str) -> Scalar:
     if clause is None:
         return Literal(None, BIGINT)
     value = clause.args.get("count") if isinstance(clause, exp.Fetch) else clause.expression
@@ -353,10 +368,10 @@ def _asked(binding: Binding, around: Scope, clause: exp.Expr | None, name: str) 
         return Literal(1, BIGINT)
     if isinstance(value, exp.Var | exp.Column) and value.name.upper() == "ALL":
         return Literal(None, BIGINT)
-    count = settled(binding.expression(Scope(parent=around, clause=name), value))
+    count = default_to_text(binding.expression(Scope(parent=around, clause=name), value))
     if not count.type.is_numeric:
         shown = "text" if count.type.is_text else str(count.type).lower()
-        binding.wrong(f"argument of {name} must be type bigint, not type {shown}", clause)
+        binding.fail(f"argument of {name} must be type bigint, not type {shown}", clause)
     return coerce(count, BIGINT)
 
 
@@ -367,9 +382,11 @@ def _has_ties(binding: Binding, clause: exp.Expr) -> bool:
     return options is not None and bool(options.args.get("with_ties"))
 
 
-def _with_ties(binding: Binding, query: Query, order: tuple[SortKey, ...], limit: int, offset: int) -> Filter:
-    """The rows of rank ``offset + limit`` at most that are not among the first ``offset``."""
-    rank, number = Column(binding.fresh(), BIGINT), Column(binding.fresh(), BIGINT)
+def _limit_with_ties(
+    binding: Binding, query: Query, order: tuple[SortKey, ...], limit: int, offset: int
+) -> Filter:
+    """Return the rows of rank at most ``offset + limit``, without the first ``offset`` rows."""
+    rank, number = Column(binding.new_id(), BIGINT), Column(binding.new_id(), BIGINT)
     calls = (WindowCall("rank", (), BIGINT), WindowCall("row_number", (), BIGINT))
     window = Window(query.node, (), order, (), (rank.index, number.index), calls)
     within = Call("le", (rank, Literal(offset + limit, BIGINT)), BOOLEAN)
@@ -377,34 +394,34 @@ def _with_ties(binding: Binding, query: Query, order: tuple[SortKey, ...], limit
     return Filter(window, (within, beyond) if limit else (Literal(0, BOOLEAN),))
 
 
-def _row_count(binding: Binding, clause: exp.Expr | None, name: str) -> int | None:
-    """The number that a clause says, a constant; None for all rows."""
+def _constant_row_count(binding: Binding, clause: exp.Expr | None, name: str) -> int | None:
+    """Return the constant of a LIMIT or OFFSET clause; None for all rows."""
     if clause is None:
         return None
     if isinstance(clause, exp.Fetch):
-        only(clause, binding.source, "direction", "count", "limit_options")
+        allow_only(clause, binding.source, "direction", "count", "limit_options")
         value = clause.args.get("count") or exp.Literal.number(1)
     else:
-        only(clause, binding.source, "expression")
+        allow_only(clause, binding.source, "expression")
         value = clause.expression
     if isinstance(value, exp.Var | exp.Column) and value.name.upper() == "ALL":
         return None
-    constant = _constant(binding.expression(Scope(clause=name), value))
+    constant = _fold_arithmetic(binding.expression(Scope(clause=name), value))
     if not isinstance(constant, Literal):
         binding.refuse(f"{name} with anything but a constant", clause)
     if constant.value is None:
         return None
-    count = _whole(constant)
+    count = _round_to_int(constant)
     if count is None:
         given = f"'{constant.value}'" if isinstance(constant.value, str) else constant.type
-        binding.wrong(f"{name} needs a whole number, not {given}", clause)
+        binding.fail(f"{name} needs a whole number, not {given}", clause)
     if count < 0:
-        binding.wrong(f"{name} must not be negative", clause)
+        binding.fail(f"{name} must not be negative", clause)
     return count
 
 
-def _whole(constant: Literal) -> int | None:
-    """The number that a constant of any exact type is, rounded."""
+def _round_to_int(constant: Literal) -> int | None:
+    """Return a constant of an exact type rounded to an integer; None for any other type."""
     if isinstance(constant.value, str):
         return int(constant.value) if constant.value.strip().lstrip("+-").isdecimal() else None
     if constant.type.is_exact and constant.value is not None:
@@ -413,11 +430,11 @@ def _whole(constant: Literal) -> int | None:
     return None
 
 
-def _constant(scalar: Scalar) -> Scalar:
-    """Sums, differences and products of constants, as users of LIMIT write them, as one."""
+def _fold_arithmetic(scalar: Scalar) -> Scalar:
+    """Fold sums, differences and products of integer constants."""
     if not isinstance(scalar, Call) or scalar.function not in ("add", "sub", "mul", "cast", "neg"):
         return scalar
-    parts = [_constant(arg) for arg in scalar.args]
+    parts = [_fold_arithmetic(arg) for arg in scalar.args]
     if any(isinstance(part, Literal) and part.value is None for part in parts):
         return Literal(None, scalar.type)
     values = [part.value for part in parts if isinstance(part, Literal) and isinstance(part.value, int)]
@@ -436,9 +453,9 @@ def _constant(scalar: Scalar) -> Scalar:
     return Literal(first, scalar.type)
 
 
-def sort_key(binding: Binding, node: exp.Expr, column: Column) -> SortKey:
-    """One key of ORDER BY; NULLs are largest where the text does not place them."""
-    only(node, binding.source, "this", "desc", "nulls_first")
-    comparable(binding, column.type, "ordering", node)
+def bind_sort_key(binding: Binding, node: exp.Expr, column: Column) -> SortKey:
+    """Return the sort key of an ORDER BY item. By default NULLs are largest."""
+    allow_only(node, binding.source, "this", "desc", "nulls_first")
+    check_comparable(binding, column.type, "ordering", node)
     descending = bool(node.args.get("desc"))
     return SortKey(column, descending, bool(node.args.get("nulls_first")))

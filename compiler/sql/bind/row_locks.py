@@ -1,7 +1,7 @@
 """Row locks and cursor positions: FOR UPDATE and its variants, and WHERE CURRENT OF.
 
-:func:`located` adds two columns to a query for each locked relation: the table of the row and its rowid.
-:func:`with_row` adds all columns of the table to a
+:func:`with_row_locations` adds two columns for each locked relation: the table of the row and its TID.
+:func:`with_table_columns` adds all columns of the table to a
 cursor's query.
 """
 
@@ -13,26 +13,39 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from kpg.compiler.catalog.access_control import may_refuse
-from kpg.compiler.catalog.constraints import heirs
+from kpg.compiler.catalog.access_control import may_deny_access
+from kpg.compiler.catalog.constraints import descendant_tables
 from kpg.compiler.catalog.entries import Catalog, Entry, TableEntry, ViewEntry
-from kpg.compiler.sql.bind.scope import HIDDEN, Aggregates, Binding, Expansions, Scope, Windows
+from kpg.compiler.sql.bind.scope import (
+    HIDDEN_PREFIX,
+    AggregateCollector,
+    Binding,
+    Scope,
+    SetReturningCalls,
+    WindowCollector,
+)
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.parse.reader import parsed_query
-from kpg.compiler.sql.parse.syntax import known, relation_name, wrong
-from kpg.compiler.system.oids import number_of
+from kpg.compiler.sql.parse.reader import parse_query_tree
+from kpg.compiler.sql.parse.syntax import fail, relation_name, scalar_node
+from kpg.compiler.system.oids import oid_of
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal, Scalar
-from kpg.runtime.values.words import BLOCK, SPAN
+from kpg.runtime.values.words import BLOCK, TID_OFFSETS
 
-CLAUSES = frozenset({"expressions", "from_", "where", "order", "limit", "offset", "locks", "kind", "hint"})
+CURSOR_CLAUSES = frozenset(
+    {"expressions", "from_", "where", "order", "limit", "offset", "locks", "kind", "hint"}
+)
+"""Parts of a SELECT that a cursor for WHERE CURRENT OF may have."""
 
 
-def with_row(query: exp.Expr, catalog: Catalog) -> tuple[exp.Expr, TableEntry] | None:
-    """A query with all columns of its one table behind its own; None if it has not one row of it for each."""
+def with_table_columns(query: exp.Expr, catalog: Catalog) -> tuple[exp.Expr, TableEntry] | None:
+    """Add all columns of its single table to a query, and return the table.
+
+    Return None unless each row of the query is one row of the table.
+    """
     if not isinstance(query, exp.Select) or any(
-        value for name, value in query.args.items() if name not in CLAUSES
+        value for name, value in query.args.items() if name not in CURSOR_CLAUSES
     ):
         return None
     table = query.args["from_"].this if query.args.get("from_") is not None else None
@@ -50,109 +63,110 @@ def with_row(query: exp.Expr, catalog: Catalog) -> tuple[exp.Expr, TableEntry] |
     return made, entry
 
 
-def at_row(
+def restrict_to_row(
     statement: ast.Update | ast.Delete, entry: TableEntry, row: Sequence[Scalar]
 ) -> ast.Update | ast.Delete:
-    """The statement for the rows that are as a row, by the table's key if it has one."""
+    """Restrict a statement to the rows equal to ``row``, by the primary key if there is one."""
     key = entry.schema.primary_key
     parts: list[exp.Expr] = []
     for place in key or range(len(row)):
         column = exp.column(entry.schema.names[place], table=statement.alias, quoted=True)
         make = exp.EQ if key else exp.NullSafeEQ
-        parts.append(make(this=column, expression=known(row[place])))
+        parts.append(make(this=column, expression=scalar_node(row[place])))
     return replace(statement, cursor="", where=exp.and_(*parts, copy=False))
 
 
-SETS = "UNION/INTERSECT/EXCEPT"
+SET_OPERATIONS = "UNION/INTERSECT/EXCEPT"
 
 
 def check_locks(
     binding: Binding,
     scope: Scope,
     node: exp.Select,
-    collected: tuple[Aggregates, Windows, Expansions],
+    collectors: tuple[AggregateCollector, WindowCollector, SetReturningCalls],
 ) -> None:
-    """Refuse a locking clause where rows of the query are not rows of tables, or of what is not in FROM."""
+    """Raise ProgrammingError if a locking clause is not allowed, or names a relation not in FROM."""
     locks = node.args["locks"]
-    aggregates, windows, expansions = collected
+    aggregates, windows, expansions = collectors
     reasons = {
-        SETS: isinstance(node.parent, exp.SetOperation),
+        SET_OPERATIONS: isinstance(node.parent, exp.SetOperation),
         "DISTINCT clause": node.args.get("distinct") is not None,
         "GROUP BY clause": node.args.get("group") is not None,
         "HAVING clause": node.args.get("having") is not None,
-        "aggregate functions": bool(aggregates.all_ids),
+        "aggregate functions": bool(aggregates.group_only_ids),
         "window functions": bool(windows.calls),
         "set-returning functions in the target list": bool(expansions.calls),
     }
     reason = next((words for words, holds in reasons.items() if holds), None)
     if reason is not None:
-        binding.wrong(f"{words_of(locks[0])} is not allowed with {reason}", locks[0])
-    nullable = _nullable(node)
+        binding.fail(f"{lock_clause(locks[0])} is not allowed with {reason}", locks[0])
+    nullable = _nullable_relations(node)
     for lock in locks:
         named = lock.expressions or ()
         for table in named:
-            if table.name.lower() not in scope.relations():
-                message = f'relation "{table.name}" in {words_of(lock)} clause not found in FROM clause'
-                binding.wrong(message, table)
-        locked = {table.name.lower() for table in named} or scope.relations()
+            if table.name.lower() not in scope.relation_names():
+                message = f'relation "{table.name}" in {lock_clause(lock)} clause not found in FROM clause'
+                binding.fail(message, table)
+        locked = {table.name.lower() for table in named} or scope.relation_names()
         if locked & nullable:
-            message = f"{words_of(lock)} cannot be applied to the nullable side of an outer join"
-            binding.wrong(message, lock, "name the relations to lock: OF name")
+            message = f"{lock_clause(lock)} cannot be applied to the nullable side of an outer join"
+            binding.fail(message, lock, "name the relations to lock: OF name")
 
 
-def words_of(lock: exp.Expr) -> str:
-    """The clause as it was written."""
+def lock_clause(lock: exp.Expr) -> str:
+    """Return the text of a locking clause, such as ``FOR NO KEY UPDATE``."""
     strength = "UPDATE" if lock.args.get("update") else "SHARE"
     if lock.args.get("key"):
         strength = "NO KEY UPDATE" if strength == "UPDATE" else "KEY SHARE"
     return f"FOR {strength}"
 
 
-def _nullable(node: exp.Select) -> set[str]:
-    """The relations that an outer join may fill with NULLs, as far as joins are in one row."""
+def _nullable_relations(node: exp.Select) -> set[str]:
+    """Return the relations on the nullable side of an outer join. Nested joins are not examined."""
     source = node.args.get("from_")
-    seen = {_name(source.this)} if source is not None else set[str]()
+    seen = {_item_name(source.this)} if source is not None else set[str]()
     found = set[str]()
     for join in node.args.get("joins") or ():
         side = str(join.args.get("side") or "").upper()
         if side in ("RIGHT", "FULL"):
             found |= seen
         if side in ("LEFT", "FULL"):
-            found.add(_name(join.this))
-        seen.add(_name(join.this))
+            found.add(_item_name(join.this))
+        seen.add(_item_name(join.this))
     return found - {""}
 
 
-def _name(item: exp.Expr) -> str:
+def _item_name(item: exp.Expr) -> str:
     return str(item.alias_or_name).lower()
 
 
 Words = NDArray[np.int64]
-MODES: Final = ("FOR KEY SHARE", "FOR SHARE", "FOR NO KEY UPDATE", "FOR UPDATE")
-WAITS, SKIPS, REFUSES = range(3)
-"""What becomes of a row that is locked: the stronger of two clauses counts."""
+LOCK_MODES: Final = ("FOR KEY SHARE", "FOR SHARE", "FOR NO KEY UPDATE", "FOR UPDATE")
+"""Lock modes from weakest to strongest."""
+WAIT_BLOCK, WAIT_SKIP, WAIT_ERROR = range(3)
+"""Wait policy for a row that is locked; of two clauses the larger value applies."""
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A relation of a query whose rows are locked: the tables that they may be of, by their numbers."""
+class LockTarget:
+    """A relation in FROM whose rows are locked: its tables by OID, the lock mode and the wait policy."""
 
     alias: str
     tables: dict[int, str]
     mode: str
-    locked: int
+    wait_policy: int
     columns: tuple[str, str] = ("tableoid", "ctid")
-    """Those that say which table a row is of, and where it is in that."""
+    """Columns with the OID of a row's table and its TID."""
 
 
-def locking(tree: exp.Expr) -> list[exp.Select]:
-    """The SELECTs of a tree that lock rows: inner ones first, else as they are written."""
+def locking_selects(tree: exp.Expr) -> list[exp.Select]:
+    """Return the SELECTs of a tree that lock rows, the innermost first."""
     found = [node for node in tree.find_all(exp.Select) if node.args.get("locks")]
     return sorted(found, key=lambda node: -_depth(node))
 
 
-def locks(tree: exp.Expr) -> bool:
-    """Whether a query itself locks rows."""
+def locks_rows(tree: exp.Expr) -> bool:
+    """Return whether the outermost query locks rows."""
     return bool(tree.unnest().args.get("locks"))
 
 
@@ -163,35 +177,35 @@ def _depth(node: exp.Expr) -> int:
     return depth
 
 
-def settled(
-    tree: exp.Expr, clause: exp.Expr | None, asked: Callable[[exp.Select], exp.Expr], *, whole: bool
+def replace_locking_subqueries(
+    tree: exp.Expr, clause: exp.Expr | None, run: Callable[[exp.Select], exp.Expr], *, is_query: bool
 ) -> exp.Expr:
-    """The tree with rows in the place of subqueries that lock some: ``asked`` gives a query of the rows.
+    """Replace subqueries that lock rows by queries of the locked rows, which ``run`` returns.
 
-    ``clause``: the WITH of the statement that the tree is a part of. ``whole``: the tree is the statement's
-    query, which is left to be asked itself.
+    ``clause`` is the WITH of the statement. If ``is_query``, the tree is the statement's query, and its
+    outermost SELECT is not replaced.
     """
     if tree.find(exp.Lock) is None:
         return tree
     clause = None if clause is tree else clause
-    tree = pushed(tree)
-    for node in locking(tree):
-        if (whole and node is tree.unnest()) or isinstance(node.parent, exp.SetOperation):
-            continue  # the latter is refused when it is bound
-        made = asked(with_common(node, clause))
+    tree = push_down_locks(tree)
+    for node in locking_selects(tree):
+        if (is_query and node is tree.unnest()) or isinstance(node.parent, exp.SetOperation):
+            continue  # binding refuses a lock in a set operation
+        made = run(with_enclosing_queries(node, clause))
         if node is tree:
             return made
         node.replace(made)
     return tree
 
 
-def pushed(tree: exp.Expr) -> exp.Expr:
-    """The tree with clauses that lock subqueries in FROM in these."""
+def push_down_locks(tree: exp.Expr) -> exp.Expr:
+    """Move locking clauses for subqueries in FROM into the subqueries."""
     tree = tree.copy()
-    for select in reversed(locking(tree)):
+    for select in reversed(locking_selects(tree)):
         for lock in select.args["locks"]:
             named = {table.name.lower() for table in lock.expressions or ()}
-            for item in _items(select):
+            for item in _from_items(select):
                 if isinstance(item, exp.Subquery) and (not named or item.alias.lower() in named):
                     inner = item.unnest()
                     if isinstance(inner, exp.Select):
@@ -201,103 +215,110 @@ def pushed(tree: exp.Expr) -> exp.Expr:
     return tree
 
 
-def opened(
-    select: exp.Expr, catalog: Catalog, source: str, *, within: bool = False
-) -> tuple[exp.Expr, list[Target]]:
-    """A query with the queries of views whose rows it locks in their places, and what it locks rows of.
+def expand_locked_views(
+    select: exp.Expr, catalog: Catalog, source: str, *, in_view: bool = False
+) -> tuple[exp.Expr, list[LockTarget]]:
+    """Replace the views that a query locks by their queries, and return the tables whose rows it locks.
 
-    An error for what has no rows of tables. As in Postgres the rows of the tables below a view are locked,
-    those that the whole query gives: a view's query hands on where its rows are, in columns that no text can
-    name. ``within`` a view so do subqueries.
+    As in Postgres, this locks the rows of the tables below a view that the whole query returns. The
+    query of a view returns their locations in hidden columns. If ``in_view``, subqueries do so too.
+
+    Raises:
+        ProgrammingError: The query locks an item that has no rows of tables.
+        NotSupportedError: The query locks a view that cannot be expanded.
     """
     select = select.copy()
     common = {one.alias.lower() for one in (select.args.get("with_") or exp.With()).expressions}
-    found: list[Target] = []
-    for item in list(_items(select)):
+    found: list[LockTarget] = []
+    for item in list(_from_items(select)):
         alias = str(item.alias_or_name)
-        mode, locked = -1, WAITS
+        mode, locked = -1, WAIT_BLOCK
         clauses: list[exp.Expr] = []
         for lock in select.args["locks"]:
             named = [table.name.lower() for table in lock.expressions or ()]
             if named and alias.lower() not in named:
                 continue
-            if within and _query_of(item) is not None:
+            if in_view and _lockable_subquery(item) is not None:
                 clauses.append(lock)
-            elif _has_rows(item, common, catalog, lock, source, named=bool(named)):
+            elif _is_lockable(item, common, catalog, lock, source, is_named=bool(named)):
                 wait = lock.args.get("wait")
-                mode = max(mode, MODES.index(words_of(lock)))
-                locked = max(locked, WAITS if wait is None else REFUSES if wait else SKIPS)
+                mode = max(mode, LOCK_MODES.index(lock_clause(lock)))
+                locked = max(locked, WAIT_BLOCK if wait is None else WAIT_ERROR if wait else WAIT_SKIP)
                 clauses.append(lock)
         entry = catalog.find(relation_name(item)) if mode >= 0 else None
         if isinstance(entry, TableEntry):
-            found.append(Target(alias, _tables(item, entry, catalog), MODES[mode], locked))
+            found.append(LockTarget(alias, _target_tables(item, entry, catalog), LOCK_MODES[mode], locked))
         elif clauses:
-            found += _inside(item, entry, clauses, catalog, source)
+            found += _expand_locked_item(item, entry, clauses, catalog, source)
     return select, found
 
 
-def _query_of(item: exp.Expr) -> exp.Select | None:
-    """The query of a subquery in FROM that can lock rows."""
+def _lockable_subquery(item: exp.Expr) -> exp.Select | None:
+    """Return the SELECT of a subquery in FROM; None for any other item."""
     query = item.unnest() if isinstance(item, exp.Subquery) else None
     return query if isinstance(query, exp.Select) else None
 
 
-def _inside(
+def _expand_locked_item(
     item: exp.Expr, entry: Entry | None, clauses: Sequence[exp.Expr], catalog: Catalog, source: str
-) -> list[Target]:
-    """Put a query that hands on where its rows are in the place of a view, or a subquery within one."""
-    query: exp.Expr | None = _query_of(item)
+) -> list[LockTarget]:
+    """Replace a view, or a subquery in a view, by a query that returns the locations of its rows."""
+    query: exp.Expr | None = _lockable_subquery(item)
     names: Sequence[str] = ()
     if isinstance(entry, ViewEntry) and entry.definition is not None and not callable(entry.definition):
-        query, names = parsed_query(entry.text).copy(), entry.schema.names
-    if not isinstance(query, exp.Select) or may_refuse(catalog):
+        query, names = parse_query_tree(entry.text).copy(), entry.schema.names
+    if not isinstance(query, exp.Select) or may_deny_access(catalog):
         why = "while roles own anything" if isinstance(query, exp.Select) else "as it is no plain SELECT"
         name = "" if entry is None else entry.name.rpartition(".")[2]
-        message = f'{words_of(clauses[0])} of rows of view "{name}" is not supported {why}'
+        message = f'{lock_clause(clauses[0])} of rows of view "{name}" is not supported {why}'
         raise NotSupportedError(message, hint="lock rows of its tables")
     locks = [clause.copy() for clause in clauses]
     for lock in locks:
         lock.set("expressions", None)
     query.set("locks", [*(query.args.get("locks") or ()), *locks])
-    query, below = opened(query, catalog, source, within=True)
+    query, below = expand_locked_views(query, catalog, source, in_view=True)
     alias = item.args.get("alias")
     given = [column.copy() for column in alias.args.get("columns") or ()] if alias is not None else []
     shown = [*given, *(exp.to_identifier(name, quoted=True) for name in names[len(given) :])]
     named = exp.TableAlias(this=exp.to_identifier(item.alias_or_name, quoted=True), columns=shown)
-    made = exp.Subquery(this=located(query, below, HIDDEN), alias=named)
+    made = exp.Subquery(this=with_row_locations(query, below, HIDDEN_PREFIX), alias=named)
     made.set("joins", [join.copy() for join in item.args.get("joins") or ()])
     item.replace(made)
     name = str(item.alias_or_name)
-    told = ((f"{HIDDEN}tableoid {place}", f"{HIDDEN}ctid {place}") for place in range(len(below)))
+    told = (
+        (f"{HIDDEN_PREFIX}tableoid {place}", f"{HIDDEN_PREFIX}ctid {place}") for place in range(len(below))
+    )
     return [replace(one, alias=name, columns=columns) for one, columns in zip(below, told, strict=True)]
 
 
-def _tables(item: exp.Expr, entry: TableEntry, catalog: Catalog) -> dict[int, str]:
-    below = () if item.args.get("only") or not catalog.others else heirs(catalog.others, entry.name)
-    return {number_of("relation", name): name for name in (entry.name, *below)}
+def _target_tables(item: exp.Expr, entry: TableEntry, catalog: Catalog) -> dict[int, str]:
+    below = (
+        () if item.args.get("only") or not catalog.others else descendant_tables(catalog.others, entry.name)
+    )
+    return {oid_of("relation", name): name for name in (entry.name, *below)}
 
 
-def _items(select: exp.Expr) -> Iterator[exp.Expr]:
-    """What a query reads, with what stands in parentheses."""
+def _from_items(select: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the items of FROM, including those in parentheses."""
     source = select.args.get("from_")
     joins = select.args.get("joins") or ()
     for item in (*(() if source is None else (source.this,)), *(join.this for join in joins)):
-        yield from _within(item)
+        yield from _flatten_item(item)
 
 
-def _within(item: exp.Expr) -> Iterator[exp.Expr]:
+def _flatten_item(item: exp.Expr) -> Iterator[exp.Expr]:
     if isinstance(item, exp.Paren | exp.Subquery) and isinstance(item.this, exp.Table):
-        yield from _within(item.this)
+        yield from _flatten_item(item.this)
     else:
         yield item
     for join in item.args.get("joins") or ():
-        yield from _within(join.this)
+        yield from _flatten_item(join.this)
 
 
-def _has_rows(
-    item: exp.Expr, common: set[str], catalog: Catalog, lock: exp.Expr, source: str, *, named: bool
+def _is_lockable(
+    item: exp.Expr, common: set[str], catalog: Catalog, lock: exp.Expr, source: str, *, is_named: bool
 ) -> bool:
-    """Whether an item of FROM is a table or a view; an error if it must be one and is not."""
+    """Return whether an item of FROM is a table or view. A named item that is not is an error."""
     entry: Entry | None = None
     what = "a function" if isinstance(item, exp.Table) else "VALUES"
     if isinstance(item, exp.Subquery) and isinstance(item.unnest(), exp.Select):
@@ -308,26 +329,26 @@ def _has_rows(
         else:
             entry = catalog.find(relation_name(item))
     if isinstance(entry, ViewEntry) and entry.materialized:
-        _refuse_kept(entry)
+        _refuse_materialized_view(entry)
     if entry is not None:
         return True
-    if named:
-        wrong(f"{words_of(lock)} cannot be applied to {what}", lock, source)
+    if is_named:
+        fail(f"{lock_clause(lock)} cannot be applied to {what}", lock, source)
     return False
 
 
-def _refuse_kept(entry: ViewEntry) -> NoReturn:
+def _refuse_materialized_view(entry: ViewEntry) -> NoReturn:
     name = entry.name.rpartition(".")[2]
     error = ProgrammingError(f'cannot lock rows in materialized view "{name}"')
     error.sqlstate = "42809"
     raise error
 
 
-def located(select: exp.Expr, found: Sequence[Target], before: str = "") -> exp.Expr:
-    """The query with two columns more for each of its targets: the table that a row is of, and its place."""
+def with_row_locations(select: exp.Expr, targets: Sequence[LockTarget], prefix: str = "") -> exp.Expr:
+    """Add two columns for each target to a query: the OID of a row's table and its TID."""
     columns = [
-        exp.alias_(exp.column(name, table=one.alias, quoted=True), f"{before}{shown} {place}", quoted=True)
-        for place, one in enumerate(found)
+        exp.alias_(exp.column(name, table=one.alias, quoted=True), f"{prefix}{shown} {place}", quoted=True)
+        for place, one in enumerate(targets)
         for name, shown in zip(one.columns, ("tableoid", "ctid"), strict=True)
     ]
     made = select.copy()
@@ -335,8 +356,8 @@ def located(select: exp.Expr, found: Sequence[Target], before: str = "") -> exp.
     return made
 
 
-def limits(select: exp.Expr) -> tuple[int | None, int] | None:
-    """The constants of LIMIT and OFFSET; None if there are none, or one is no plain number."""
+def constant_limits(select: exp.Expr) -> tuple[int | None, int] | None:
+    """Return the constants of LIMIT and OFFSET; None if there are none, or one is not a constant."""
     limit, offset = select.args.get("limit"), select.args.get("offset")
     if limit is None and offset is None:
         return None
@@ -355,16 +376,16 @@ def limits(select: exp.Expr) -> tuple[int | None, int] | None:
     return counts[0], counts[1] or 0
 
 
-def limited(select: exp.Expr, count: int | None) -> exp.Expr:
-    """The query with so many of its rows, or all."""
+def with_limit(select: exp.Expr, count: int | None) -> exp.Expr:
+    """Return the query with a LIMIT of ``count`` rows, or without LIMIT and OFFSET."""
     made = select.copy()
     made.set("offset", None)
     made.set("limit", None if count is None else exp.Limit(expression=exp.Literal.number(count)))
     return made
 
 
-def with_common(select: exp.Select, clause: exp.Expr | None) -> exp.Select:
-    """A subquery by itself, with the WITH queries that it may name: those around it, and a statement's."""
+def with_enclosing_queries(select: exp.Select, clause: exp.Expr | None) -> exp.Select:
+    """Return a subquery with copies of the WITH queries that it can reference."""
     clauses = [] if clause is None else [clause]
     here: exp.Expr | None = select.parent
     inside: exp.Expr = select
@@ -385,37 +406,38 @@ def with_common(select: exp.Select, clause: exp.Expr | None) -> exp.Select:
     return made
 
 
-def rowids_of(places: Words) -> Words:
-    """The rowids that places tell."""
-    told = places - 1
-    return told // SPAN * BLOCK + told % SPAN
+def rowids_of_tids(tids: Words) -> Words:
+    """Return the rowids of TIDs. Both are int64 arrays."""
+    told = tids - 1
+    return told // TID_OFFSETS * BLOCK + told % TID_OFFSETS
 
 
-def of_rows(names: Sequence[str], rows: Sequence[Sequence[Literal]], nothing: Sequence[Literal]) -> exp.Expr:
-    """A query of these rows; ``nothing`` are NULLs of the columns' types, if there is none."""
+def rows_query(names: Sequence[str], rows: Sequence[Sequence[Literal]], nulls: Sequence[Literal]) -> exp.Expr:
+    """Return a query of constant rows. ``nulls`` gives the column types if there are no rows."""
 
-    def listed(row: Sequence[exp.Expr]) -> list[exp.Expr]:
+    def with_aliases(row: Sequence[exp.Expr]) -> list[exp.Expr]:
         return [exp.alias_(one, name, quoted=True) for one, name in zip(row, names, strict=True)]
 
     if len(rows) == 1:
-        return exp.Select(expressions=listed([known(value) for value in rows[0]]))
+        return exp.Select(expressions=with_aliases([scalar_node(value) for value in rows[0]]))
     if not rows:
-        made = exp.Select(expressions=listed([known(value) for value in nothing]))
+        made = exp.Select(expressions=with_aliases([scalar_node(value) for value in nulls]))
         made.set("where", exp.Where(this=exp.Boolean(this=False)))
         return made
     columns = [exp.to_identifier(f"c{place}") for place in range(len(names))]
     alias = exp.TableAlias(this=exp.to_identifier("locked"), columns=columns)
     values = exp.Values(
-        expressions=[exp.Tuple(expressions=[known(value) for value in row]) for row in rows], alias=alias
+        expressions=[exp.Tuple(expressions=[scalar_node(value) for value in row]) for row in rows],
+        alias=alias,
     )
     return exp.Select(
-        expressions=listed([exp.column(f"c{place}") for place in range(len(names))]),
+        expressions=with_aliases([exp.column(f"c{place}") for place in range(len(names))]),
         from_=exp.From(this=values),
     )
 
 
-def of_table(names: Sequence[str], table: str) -> exp.Expr:
-    """A query of the rows of a table, which has columns of these names."""
+def table_query(names: Sequence[str], table: str) -> exp.Expr:
+    """Return a query of all rows of a table, with its columns renamed."""
     source = exp.Table(this=exp.to_identifier(table, quoted=True))
     columns = [exp.alias_(exp.column(f"c{place}"), name, quoted=True) for place, name in enumerate(names)]
     return exp.Select(expressions=columns, from_=exp.From(this=source))

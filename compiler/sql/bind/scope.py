@@ -10,36 +10,36 @@ from sqlglot import exp
 
 from kpg.compiler.algebra.rel import AggregateCall, RowCall
 from kpg.compiler.catalog.entries import Catalog, did_you_mean
-from kpg.compiler.sql.bound_tree import Loop, Map, Node, Query, Reads, SortKey, Subquery, produced
-from kpg.compiler.sql.parse.syntax import only, refuse, span_of, whole, wrong
+from kpg.compiler.sql.bound_tree import Loop, Map, Node, Query, Reads, SortKey, Subquery, output_ids
+from kpg.compiler.sql.parse.syntax import allow_only, fail, refuse, span_of, whole_span
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.plan.nodes import Frame
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar
 from kpg.runtime.types import UNKNOWN, ColumnDef, Type
 
-ROW: Final = "(row)"
-"""The name of a column that tells rows apart, which is for no text to name."""
+ROW_NUMBER: Final = "(row)"
+"""Name of the hidden column that numbers the rows of FROM. No query text can name it."""
 
-WIDE: Final = ContextVar("wide", default=False)
-"""Whether columns of DECIMAL that are named are taken as NUMERICs: :mod:`kpg.execute.queries.query_plan`."""
+WIDEN_DECIMALS: Final = ContextVar("wide", default=False)
+"""Whether DECIMAL columns are bound as NUMERIC: :mod:`kpg.execute.queries.query_plan`."""
 
 
-HIDDEN: Final = "\0"
-"""What the names of columns begin with that no text can name: they say where rows of a view are."""
+HIDDEN_PREFIX: Final = "\0"
+"""Prefix of hidden column names, which no query text can name. They locate the rows of a view."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column that can be named: ``relation.name``, and as ``name`` if it is ``listed``."""
+    """A column in scope: ``relation.name``, and also ``name`` alone if it is visible."""
 
     relation: str
     name: str
     column: Column
-    listed: bool = True
-    """Whether ``*`` and the name alone mean it too (the two sides of USING are not listed)."""
-    of_system: bool = False
-    """Whether ``*`` does not mean it all the same: ``tableoid``."""
+    is_visible: bool = True
+    """Whether ``*`` and the unqualified name include it. The two sides of USING are not visible."""
+    is_system: bool = False
+    """Whether it is a system column such as ``tableoid``, which ``*`` never includes."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class FieldIndex:
         for one in fields:
             name = one.name.lower()
             self.relations.setdefault(one.relation.lower(), {}).setdefault(name, []).append(one)
-            if one.listed:
+            if one.is_visible:
                 self.named.setdefault(name, []).append(one)
             self.ids.add(one.column.index)
 
@@ -105,58 +105,61 @@ class Fields(list[Field]):
 
 
 @dataclass(frozen=True, slots=True)
-class Common:
-    """A WITH query that can be named in FROM. A correlated one is bound anew wherever it is used."""
+class CommonTable:
+    """A WITH query in scope. A correlated one is bound again at each use."""
 
     name: str
     syntax: exp.Expr
-    columns: tuple[str, ...]
+    column_names: tuple[str, ...]
+    """Column names in parentheses after the query's name; fewer than its columns, or empty."""
     scope: "Scope"
-    shared: str | None
-    outer: frozenset[int] = frozenset()
-    """The columns of queries around it that a shared one refers to."""
+    shared_key: str | None
+    """Key of the query in ``Binding.shared``; None if it is correlated."""
+    outer_ids: frozenset[int] = frozenset()
+    """Columns of outer queries that the shared query refers to."""
 
 
 @dataclass(slots=True)
-class Aggregates:
-    """The aggregates met in a grouped query's expressions, each once, under its id."""
+class AggregateCollector:
+    """The distinct aggregate calls in a grouped query's expressions, with their column ids."""
 
     ids: list[int] = field(default_factory=list)
     calls: list[AggregateCall] = field(default_factory=list)
-    known: dict[AggregateCall, int] = field(default_factory=dict)
-    """The id of each."""
+    id_of_call: dict[AggregateCall, int] = field(default_factory=dict)
+    """Column id of each call."""
     present: set[int] = field(default_factory=set)
     """The ids in ``ids``."""
-    markers: list["Marker"] = field(default_factory=list)
-    direct: list[tuple[Scalar, exp.Expr]] = field(default_factory=list)
-    """Arguments that an aggregate takes once for each group, and where they are written."""
-    number: Callable[[], tuple[Node, tuple[SortKey, ...]]] | None = None
-    """Gives the rows to be grouped with numbers, where they need any, and the keys of their order."""
-    numbered: tuple[Node, tuple[SortKey, ...]] | None = None
-    """What ``number`` has given, if an aggregate has asked for the order."""
+    grouping_calls: list["GroupingCall"] = field(default_factory=list)
+    """The distinct GROUPING calls."""
+    direct_args: list[tuple[Scalar, exp.Expr]] = field(default_factory=list)
+    """Direct arguments of ordered-set aggregates, evaluated once per group, with their syntax."""
+    order_source: Callable[[], tuple[Node, tuple[SortKey, ...]]] | None = None
+    """Return the input with row numbers where needed, and the keys of its row order."""
+    ordered_source: tuple[Node, tuple[SortKey, ...]] | None = None
+    """Result of ``order_source``, once an aggregate needs the row order."""
 
     @property
     def order(self) -> tuple[SortKey, ...]:
-        """The order in which the rows to be grouped come, as far as the query tells."""
-        if self.numbered is None and self.number is not None:
-            self.numbered = self.number()
-        return () if self.numbered is None else self.numbered[1]
+        """The order of the input rows, as far as the query determines it."""
+        if self.ordered_source is None and self.order_source is not None:
+            self.ordered_source = self.order_source()
+        return () if self.ordered_source is None else self.ordered_source[1]
 
     @property
-    def all_ids(self) -> frozenset[int]:
-        """The ids of all that only groups have."""
-        return frozenset((*self.ids, *(marker.id for marker in self.markers)))
+    def group_only_ids(self) -> frozenset[int]:
+        """Ids of the aggregates and GROUPING calls, which only groups have."""
+        return frozenset((*self.ids, *(marker.id for marker in self.grouping_calls)))
 
     def has_any(self, ids: Collection[int]) -> bool:
         """Whether one of the ids is of something that only groups have."""
         if len(self.present) != len(self.ids):
             self.present = set(self.ids)
-        return not self.present.isdisjoint(ids) or any(marker.id in ids for marker in self.markers)
+        return not self.present.isdisjoint(ids) or any(marker.id in ids for marker in self.grouping_calls)
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
-    """GROUPING(keys...), the number whose bits tell which keys a group's set lacks, under its id."""
+class GroupingCall:
+    """GROUPING(keys...) with its column id: a bit mask of the keys that a row's grouping set lacks."""
 
     id: int
     keys: tuple[Scalar, ...]
@@ -164,7 +167,7 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
+class WindowSortKey:
     """One key of a window's ORDER BY."""
 
     scalar: Scalar
@@ -173,48 +176,49 @@ class Sorted:
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
-    """What OVER or WINDOW says; ``frame`` is the syntax of the frame clause."""
+class WindowDefinition:
+    """The window of an OVER or WINDOW clause; ``frame`` is the syntax of the frame clause."""
 
     partition: tuple[Scalar, ...] = ()
-    order: tuple[Sorted, ...] = ()
+    order: tuple[WindowSortKey, ...] = ()
     frame: exp.Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
-    """A call of a window function. The frame's columns are not filled in yet: they are ``start``, ``end``
-    and ``ranged``, over the input rows or groups as all scalars here.
+class BoundWindowCall:
+    """A bound window function call over the input rows or groups.
+
+    The frame has no columns yet: ``start``, ``end`` and ``range_key`` are scalars over the input.
     """
 
     function: str
     args: tuple[Scalar, ...]
     type: Type
     partition: tuple[Scalar, ...]
-    order: tuple[Sorted, ...]
+    order: tuple[WindowSortKey, ...]
     frame: Frame
     start: Scalar | None = None
     end: Scalar | None = None
-    ranged: Scalar | None = None
+    range_key: Scalar | None = None
     text: str = field(default="", compare=False)
 
 
 @dataclass(slots=True)
-class Windows:
-    """The named windows of a query, and the calls met in its expressions, each once, under its id."""
+class WindowCollector:
+    """The named windows of a query, and the distinct window calls with their column ids."""
 
-    named: dict[str, Definition] = field(default_factory=dict)
+    definitions: dict[str, WindowDefinition] = field(default_factory=dict)
     ids: list[int] = field(default_factory=list)
-    calls: list[Over] = field(default_factory=list)
-    known: dict[Over, int] = field(default_factory=dict)
+    calls: list[BoundWindowCall] = field(default_factory=list)
+    known: dict[BoundWindowCall, int] = field(default_factory=dict)
     """The id of each."""
 
 
 @dataclass(slots=True)
-class Expansions:
-    """The calls that make rows met in a select list, each once, under its id.
+class SetReturningCalls:
+    """The distinct set-returning calls of a select list, with their column ids.
 
-    A call of level n has others of levels below n in its arguments.
+    The arguments of a call of level n contain only calls of lower levels.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -224,66 +228,75 @@ class Expansions:
 
 @dataclass(slots=True)
 class Scope:
-    """The fields of one query's FROM, within the scopes of the queries around it."""
+    """The names that can be referenced in one query block, nested in the scopes of the outer queries."""
 
     parent: "Scope | None" = None
     fields: Fields = field(default_factory=Fields)
-    common: dict[str, Common] = field(default_factory=dict)
-    aggregates: Aggregates | None = None
-    """Where aggregates may stand, what collects them."""
+    common_tables: dict[str, CommonTable] = field(default_factory=dict)
+    aggregates: AggregateCollector | None = None
+    """Collector of aggregates; None where aggregates are not allowed."""
     orders: dict[int, tuple[SortKey, ...]] = field(default_factory=dict)
-    """The ORDER BY of the queries in FROM, by the identity of their nodes."""
+    """ORDER BY of the queries in FROM, by the identity of their nodes."""
     clause: str = "this place"
-    """Where no aggregate or no window function may stand, the name of that place."""
-    windows: Windows | None = None
-    """Where window functions may stand, what collects them."""
-    whole: dict[str, Column] = field(default_factory=dict)
-    """By the names of functions in FROM that have one column, in lower case: a row of such is its value."""
-    clocked: bool = False
-    """Whether the present time may be compared here in a view."""
-    expansions: Expansions | None = None
-    """Where functions that make rows may be called, what collects the calls."""
-    rows_clause: str = ""
-    """Where none may be called, the name of that place, if it is not ``clause``."""
-    hidden: Fields = field(default_factory=Fields)
-    """Fields of FROM that may not be named here."""
+    """Name of the clause, for errors about aggregates and window functions that it does not allow."""
+    windows: WindowCollector | None = None
+    """Collector of window calls; None where window functions are not allowed."""
+    scalar_columns: dict[str, Column] = field(default_factory=dict)
+    """Column by the lower-case name of a function in FROM that returns one scalar column."""
+    allows_clock: bool = False
+    """Whether a view may compare the current time here."""
+    set_returning_calls: SetReturningCalls | None = None
+    """Collector of set-returning calls; None where they are not allowed."""
+    set_returning_clause: str = ""
+    """Name of the clause that allows no set-returning calls, if it differs from ``clause``."""
+    hidden_fields: Fields = field(default_factory=Fields)
+    """Fields of FROM that cannot be referenced here."""
     hidden_hint: str = ""
-    """Why, and what to do."""
+    """Hint of the error for a reference to a hidden field."""
 
     def without_aggregates(self, clause: str) -> "Scope":
-        """The same names in a place for neither aggregates, window functions nor functions that make rows."""
-        return replace(self, aggregates=None, windows=None, clause=clause, expansions=None, rows_clause="")
+        """Return the scope for a clause without aggregates, window functions and set-returning functions."""
+        return replace(
+            self,
+            aggregates=None,
+            windows=None,
+            clause=clause,
+            set_returning_calls=None,
+            set_returning_clause="",
+        )
 
-    def from_here(self, clause: str, start: int) -> "Scope":
-        """A place of the same kind, where only the fields from a number on can be named."""
-        hint = "JOIN binds stronger than a comma: write CROSS JOIN for the comma"
+    def without_earlier_fields(self, clause: str, start: int) -> "Scope":
+        """Return the scope for a clause in which only the fields from position ``start`` on are visible."""
+        hint = "JOIN binds more tightly than a comma: replace the comma by CROSS JOIN"
         inner = self.without_aggregates(clause)
         shown, hidden = Fields(self.fields[start:]), Fields(self.fields[:start])
-        return replace(inner, fields=shown, hidden=hidden, hidden_hint=hint)
+        return replace(inner, fields=shown, hidden_fields=hidden, hidden_hint=hint)
 
     def without_windows(self, clause: str) -> "Scope":
-        """The same names in a place where no window function may stand, nor a function that makes rows."""
-        return replace(self, windows=None, clause=clause, expansions=None, rows_clause=clause)
+        """Return the scope for a clause without window functions and set-returning functions."""
+        return replace(
+            self, windows=None, clause=clause, set_returning_calls=None, set_returning_clause=clause
+        )
 
-    def without_rows(self, clause: str) -> "Scope":
-        """The same names in a place where no function that makes rows may be called."""
-        return replace(self, expansions=None, rows_clause=clause)
+    def without_set_returning(self, clause: str) -> "Scope":
+        """Return the scope for a clause without set-returning functions."""
+        return replace(self, set_returning_calls=None, set_returning_clause=clause)
 
-    def find_common(self, name: str) -> Common | None:
-        """The WITH query of that name, the innermost first."""
+    def find_common_table(self, name: str) -> CommonTable | None:
+        """Return the WITH query of that name, the innermost first; None if there is none."""
         scope: Scope | None = self
         while scope is not None:
-            if name.lower() in scope.common:
-                return scope.common[name.lower()]
+            if name.lower() in scope.common_tables:
+                return scope.common_tables[name.lower()]
             scope = scope.parent
         return None
 
-    def visible(self) -> list[Field]:
-        """What ``*`` stands for."""
-        return [known for known in self.fields if known.listed and not known.of_system]
+    def star_fields(self) -> list[Field]:
+        """Return the fields that ``*`` expands to."""
+        return [known for known in self.fields if known.is_visible and not known.is_system]
 
-    def home_of(self, ids: Collection[int]) -> "Scope":
-        """The innermost scope around here that one of the columns is of; this one if there is none."""
+    def owning_scope(self, ids: Collection[int]) -> "Scope":
+        """Return the innermost enclosing scope that owns one of the columns, or this scope if none does."""
         scope: Scope | None = self
         while scope is not None:
             if not scope.fields.by_name.ids.isdisjoint(ids):
@@ -293,8 +306,8 @@ class Scope:
             scope = scope.parent
         return self
 
-    def relations(self) -> set[str]:
-        """The names of the relations in FROM, lower case."""
+    def relation_names(self) -> set[str]:
+        """Return the lower-case names of the relations in FROM."""
         return set(self.fields.by_name.relations)
 
 
@@ -302,8 +315,8 @@ class Scope:
 class Binding:
     """The state of binding one statement.
 
-    Expressions contain queries and queries expressions: the modules that bind them call each other
-    through ``expression`` and ``query``.
+    Expressions contain queries and queries contain expressions. The modules that bind them call each
+    other through ``expression`` and ``query``.
     """
 
     source: str
@@ -311,80 +324,87 @@ class Binding:
     expression: "Callable[[Scope, exp.Expr], Scalar]"
     query: "Callable[[Scope | None, exp.Expr], Query]"
     new_binding: "Callable[[str, Catalog], Binding]"
-    """Begins binding another text, such as the CHECK of a domain."""
+    """Start binding another text, such as the CHECK of a domain."""
     routine_name: "Callable[[Scalar, exp.Expr], Scalar]"
-    """The name of a routine by its number, as a value of ``regproc``."""
+    """Return the name of the routine with an OID, as a ``regproc`` value."""
     subqueries: dict[int, Subquery] = field(default_factory=dict)
     shared: dict[str, Query] = field(default_factory=dict)
     loops: dict[str, Loop] = field(default_factory=dict)
-    declared: dict[str, tuple[ColumnDef, ...]] = field(default_factory=dict)
-    """The columns of the queries of loops, which are used before they are bound."""
+    declared_columns: dict[str, tuple[ColumnDef, ...]] = field(default_factory=dict)
+    """Columns of the recursive queries, which are referenced before they are bound."""
     ids: "count[int]" = field(default_factory=count)
     depth: int = 0
-    padded: set[int] = field(default_factory=set)
-    """The columns of the sides of outer joins that NULLs stand in for."""
-    inlining: int = 0
-    """How many bodies of users' functions what is bound stands in."""
-    kept: bool = False
-    """Whether what is bound is a view, whose rows have to follow the present time."""
-    clock: int | None = None
-    """The id that stands for the present time in expressions of a view."""
+    nullable_ids: set[int] = field(default_factory=set)
+    """Columns on the nullable sides of outer joins."""
+    inlining_depth: int = 0
+    """Nesting depth of the user-defined function bodies being inlined."""
+    is_view: bool = False
+    """Whether the query defines a maintained view, whose rows must follow the current time."""
+    clock_id: int | None = None
+    """Id of the column that holds the current time in expressions of a view."""
     reads: Reads | None = None
-    """What is read, if that may be refused."""
+    """The relations and columns that the statement reads; None if no privilege can be missing."""
 
-    owner: str | None = None
-    """Whose policies hold for the tables that are named, if not those of who asks: a view's owner's."""
-    securing: set[str] = field(default_factory=set)
-    """The tables whose policies are being bound."""
-    locked: frozenset[str] | None = frozenset()
-    """The relations of the FROM that is bound, by their aliases, whose rows are to be locked; None: all."""
-    governed: bool = False
-    """Whether the rows that are bound are a part of another table's, whose policies hold for them."""
-    located: bool = False
-    """Whether rows of tables have columns that tell where they are, whether the text names these or not."""
+    policy_role: str | None = None
+    """Role whose row security policies apply, such as a view's owner; None for the current user."""
+    policy_tables: set[str] = field(default_factory=set)
+    """Tables whose policies are being bound. They detect recursion."""
+    locked_aliases: frozenset[str] | None = frozenset()
+    """Lower-case aliases of the relations in FROM whose rows are locked; None for all."""
+    skips_policies: bool = False
+    """Whether the relation is part of another table, whose policies apply instead of its own."""
+    needs_row_location: bool = False
+    """Whether table rows need the columns ``tableoid`` and ``ctid`` even if the text does not name them."""
 
-    def use(self, fields: Iterable[Field]) -> None:
-        """Fields are named."""
+    def record_use(self, fields: Iterable[Field]) -> None:
+        """Record that the statement reads the fields."""
         if self.reads is not None:
             for one in fields:
-                self.reads.use(one.column)
+                self.reads.add_column(one.column)
 
-    def locks(self, alias: str) -> bool:
-        """Whether the rows of a relation of FROM are to be locked."""
-        return self.locked is None or alias.lower() in self.locked
+    def is_locked(self, alias: str) -> bool:
+        """Return whether the statement locks the rows of a relation in FROM."""
+        return self.locked_aliases is None or alias.lower() in self.locked_aliases
 
-    def fresh(self) -> int:
-        """An id that nothing has yet."""
+    def new_id(self) -> int:
+        """Return a new id."""
         return next(self.ids)
 
-    def columns_of(self, shared: str) -> tuple[tuple[str, ...], tuple[Type, ...]]:
-        """The names and types of the columns of a shared query; without names, what it is ordered by."""
-        if shared in self.declared:
-            columns = self.declared[shared]
+    def shared_columns(self, key: str) -> tuple[tuple[str, ...], tuple[Type, ...]]:
+        """Return the names and types of a shared query's columns.
+
+        The types include hidden sort columns, which have no names.
+        """
+        if key in self.declared_columns:
+            columns = self.declared_columns[key]
             return tuple(column.name for column in columns), tuple(column.type for column in columns)
-        query = self.shared[shared]
+        query = self.shared[key]
         return query.names, tuple(column.type for column in query.columns)
 
-    def wrong(self, message: str, node: exp.Expr, hint: str | None = None) -> NoReturn:
+    def fail(self, message: str, node: exp.Expr, hint: str | None = None) -> NoReturn:
         """Raise ProgrammingError at the node."""
-        wrong(message, node, self.source, hint)
+        fail(message, node, self.source, hint)
 
-    def no_value(self, text: str, type_: Type, node: exp.Expr) -> NoReturn:
-        """Raise the error of a text that means no value of a type, at the node."""
-        from kpg.runtime.values.input_errors import complaint  # lazy: an error
+    def fail_invalid_input(self, text: str, type_: Type, node: exp.Expr) -> NoReturn:
+        """Raise the error of a text that is not valid input for a type, at the node."""
+        from kpg.runtime.values.input_errors import input_error  # lazy: an error
 
-        found = complaint(text, type_)
-        error = ProgrammingError(found.message, span=span_of(node, self.source) or whole(self.source))
+        found = input_error(text, type_)
+        error = ProgrammingError(found.message, span=span_of(node, self.source) or whole_span(self.source))
         error.sqlstate, error.detail = found.sqlstate, found.detail
         raise error
 
     def refuse(self, construct: str, node: exp.Expr, hint: str | None = None) -> NoReturn:
-        """Raise NotSupportedError at the node."""
+        """Raise NotSupportedError for a construct, at the node."""
         refuse(construct, node, self.source, hint)
 
 
 def resolve_name(binding: Binding, scope: Scope, node: exp.Column) -> Field:
-    """The field that a column reference means; ProgrammingError if there is none or more than one."""
+    """Return the field that a column reference resolves to.
+
+    Raises:
+        ProgrammingError: No field matches, or more than one does.
+    """
     name, relation = node.name, node.table
     here: Scope | None = scope
     while here is not None:
@@ -394,42 +414,42 @@ def resolve_name(binding: Binding, scope: Scope, node: exp.Column) -> Field:
             hint = f"write one of {places}"
             if len({(one.relation, one.name) for one in found}) == 1:
                 hint = "give one of the columns another name"
-            binding.wrong(f'column "{name}" is ambiguous', node, hint)
+            binding.fail(f'column "{name}" is ambiguous', node, hint)
         if found:
-            binding.use(found)
+            binding.record_use(found)
             return found[0]
-        if not relation and name.lower() in here.whole:
-            return Field("", name, here.whole[name.lower()])
+        if not relation and name.lower() in here.scalar_columns:
+            return Field("", name, here.scalar_columns[name.lower()])
         if relation and relation.lower() in here.fields.by_name.relations:
             own = (one.name for one in here.fields if one.relation.lower() == relation.lower())
-            binding.wrong(f'column "{relation}.{name}" does not exist', node, did_you_mean(name, own))
+            binding.fail(f'column "{relation}.{name}" does not exist', node, did_you_mean(name, own))
         here = here.parent
-    _unknown(binding, scope, node)
+    _fail_unknown_column(binding, scope, node)
 
 
-def _unknown(binding: Binding, scope: Scope, node: exp.Column) -> NoReturn:
+def _fail_unknown_column(binding: Binding, scope: Scope, node: exp.Column) -> NoReturn:
     every: list[Field] = []
     here: Scope | None = scope
     while here is not None:
-        if here.hidden.matching(node.name, node.table):
+        if here.hidden_fields.matching(node.name, node.table):
             column = f"{node.table}.{node.name}" if node.table else node.name
-            binding.wrong(f'column "{column}" cannot be named here', node, here.hidden_hint)
+            binding.fail(f'column "{column}" cannot be named here', node, here.hidden_hint)
         every += here.fields
         here = here.parent
     if node.table:
         hint = did_you_mean(node.table, (one.relation for one in every))
-        binding.wrong(f'missing FROM entry for "{node.table}"', node, hint)
-    binding.wrong(
+        binding.fail(f'missing FROM entry for "{node.table}"', node, hint)
+    binding.fail(
         f'column "{node.name}" does not exist', node, did_you_mean(node.name, (f.name for f in every))
     )
 
 
 def as_columns(binding: Binding, source: Node, scalars: Sequence[Scalar]) -> tuple[Node, tuple[Column, ...]]:
-    """The source with a column for each scalar: its own where it has it, else a new one.
+    """Return the source with a column for each scalar, reusing the source's own columns.
 
-    Constants without a type have a column each: a UNION may give them different ones.
+    Each constant of unknown type gets its own column, since a UNION may give them different types.
     """
-    made = produced(source)
+    made = output_ids(source)
     known: dict[Scalar, Column] = {}
     fresh: list[tuple[Column, Scalar]] = []
     columns = []
@@ -439,7 +459,7 @@ def as_columns(binding: Binding, source: Node, scalars: Sequence[Scalar]) -> tup
             continue
         column = known.get(scalar)
         if column is None or scalar.type == UNKNOWN:
-            column = known[scalar] = Column(binding.fresh(), scalar.type)
+            column = known[scalar] = Column(binding.new_id(), scalar.type)
             fresh.append((column, scalar))
         columns.append(column)
     if fresh:
@@ -449,31 +469,31 @@ def as_columns(binding: Binding, source: Node, scalars: Sequence[Scalar]) -> tup
 
 
 def relation_alias(binding: Binding, node: exp.Expr, default: str) -> tuple[str, list[str]]:
-    """The name that a relation has in FROM, and the names that its alias gives its columns."""
+    """Return the alias of a relation in FROM, or ``default``, and its column aliases."""
     alias = node.args.get("alias")
     if alias is None:
         return default, []
-    only(alias, binding.source, "this", "columns")
+    allow_only(alias, binding.source, "this", "columns")
     return alias.name or default, [column.name for column in alias.args.get("columns") or []]
 
 
-def enter(
+def add_relation(
     binding: Binding,
     scope: Scope,
     relation: str,
     names: tuple[str, ...],
     columns: tuple[Column, ...],
-    renamed: list[str],
+    column_aliases: list[str],
     node: exp.Expr,
 ) -> None:
-    """Add a relation's columns to the scope, under their new names if it has any."""
-    if len(renamed) > len(names):
-        binding.wrong(f'"{relation}" has {len(names)} columns but {len(renamed)} are named', node)
-    shown = (*renamed, *names[len(renamed) :])
+    """Add a relation's columns to the scope. Column aliases replace the first names."""
+    if len(column_aliases) > len(names):
+        binding.fail(f'"{relation}" has {len(names)} columns but {len(column_aliases)} are named', node)
+    shown = (*column_aliases, *names[len(column_aliases) :])
     name = relation.lower()
-    if name and (name in scope.fields.by_name.relations or name in scope.hidden.by_name.relations):
-        binding.wrong(f'"{relation}" occurs twice in FROM', node, "give one of them an alias")
+    if name and (name in scope.fields.by_name.relations or name in scope.hidden_fields.by_name.relations):
+        binding.fail(f'"{relation}" occurs twice in FROM', node, "give one of them an alias")
     scope.fields += [
-        Field(relation, name, column, of_system=name.startswith(HIDDEN))
+        Field(relation, name, column, is_system=name.startswith(HIDDEN_PREFIX))
         for name, column in zip(shown, columns, strict=True)
     ]

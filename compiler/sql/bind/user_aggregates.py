@@ -12,24 +12,41 @@ from typing import Final
 from sqlglot import exp
 
 from kpg.compiler.catalog.entries import Catalog
-from kpg.compiler.catalog.routines import ARRAYS, ELEMENTS, POLYMORPHIC, Aggregate, ArrayFold, settled
-from kpg.compiler.sql.bind.calls import brought, coerce
-from kpg.compiler.sql.bind.calls import settled as settled_scalar
+from kpg.compiler.catalog.routines import (
+    ARRAYS,
+    ELEMENTS,
+    POLYMORPHIC,
+    Aggregate,
+    ArrayFold,
+    resolve_polymorphic,
+)
+from kpg.compiler.sql.bind.calls import coerce, coerce_at
+from kpg.compiler.sql.bind.calls import default_to_text as settled_scalar
 from kpg.compiler.sql.bind.scope import Binding, Field, Fields, Scope
-from kpg.compiler.sql.parse.reader import body_of
+from kpg.compiler.sql.parse.reader import parse_body
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
-from kpg.runtime.functions import castable
+from kpg.runtime.functions import is_castable
 from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Call, Column, Scalar
 from kpg.runtime.types import TEXT, UNKNOWN, Kind, Type, array
 
 NewBinding = Callable[[str, Catalog], Binding]
-PREFIX: Final = "kpg_fold_"
-"""Of the names of functions that compute aggregates."""
-NUMBERS: Final = ("int2", "int4", "int8", "float4", "float8", "numeric")
-KINDS: Final = (*NUMBERS, "text", "date", "timestamp", "timestamptz", "time", "interval", "bpchar", "oid")
-SIGNS: Final = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-OWN: Final = {
+FOLD_PREFIX: Final = "kpg_fold_"
+"""Prefix of the functions that compute user-defined aggregates."""
+NUMERIC_PREFIXES: Final = ("int2", "int4", "int8", "float4", "float8", "numeric")
+TYPE_PREFIXES: Final = (
+    *NUMERIC_PREFIXES,
+    "text",
+    "date",
+    "timestamp",
+    "timestamptz",
+    "time",
+    "interval",
+    "bpchar",
+    "oid",
+)
+COMPARISON_SIGNS: Final = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+INTERNAL_EXPRESSIONS: Final = {
     "textcat": "({0} || {1})",
     "array_cat": "array_cat({0}, {1})",
     "texteq": "({0} = {1})",
@@ -55,7 +72,8 @@ OWN: Final = {
     "float8_stddev_pop": "CASE WHEN {0}[1] > 0 THEN sqrt({0}[3] / {0}[1]) END",
     "float8_stddev_samp": "CASE WHEN {0}[1] > 1 THEN sqrt({0}[3] / ({0}[1] - 1)) END",
 }
-LENIENT: Final = frozenset(
+"""Expressions of Postgres' internal transition and final functions."""
+NON_STRICT_FUNCTIONS: Final = frozenset(
     (
         *(
             "array_append",
@@ -70,112 +88,114 @@ LENIENT: Final = frozenset(
         *("int2_sum", "int4_sum", "int8_sum", "num_nulls", "num_nonnulls", "jsonb_build_array"),
     )
 )
-"""Functions of the system that take NULLs."""
+"""Built-in functions that accept NULLs."""
 
 
-def internal(name: str) -> str:
-    """The expression that a function of the system computes that only its catalog names; "" if it is none."""
-    for kind in KINDS:
+def internal_expression(name: str) -> str:
+    """Return the expression of one of Postgres' internal functions; "" if it is not known."""
+    for kind in TYPE_PREFIXES:
         rest = name.removeprefix(kind)
         if rest == name:
             continue
         rest = rest.removeprefix("_")
-        if rest in SIGNS:
-            return f"({{0}} {SIGNS[rest]} {{1}})"
+        if rest in COMPARISON_SIGNS:
+            return f"({{0}} {COMPARISON_SIGNS[rest]} {{1}})"
         if rest in ("larger", "smaller"):
             return f"{'greatest' if rest == 'larger' else 'least'}({{0}}, {{1}})"
-        if kind in NUMBERS and rest in ("pl", "add", "mi", "sub", "mul", "div", "mod"):
+        if kind in NUMERIC_PREFIXES and rest in ("pl", "add", "mi", "sub", "mul", "div", "mod"):
             sign = {"pl": "+", "add": "+", "mi": "-", "sub": "-", "mul": "*", "div": "/", "mod": "%"}[rest]
             return f"({{0}} {sign} {{1}})"
         if kind.startswith("int") and rest in ("and", "or", "xor"):
             return f"({{0}} {dict(zip(('and', 'or', 'xor'), '&|#', strict=True))[rest]} {{1}})"
-        if kind in NUMBERS and rest in ("um", "uminus"):
+        if kind in NUMERIC_PREFIXES and rest in ("um", "uminus"):
             return "(- {0})"
-    return OWN.get(name, "")
+    return INTERNAL_EXPRESSIONS.get(name, "")
 
 
-def called(name: str, args: Sequence[str]) -> str:
-    """The text of a call of a function by the name that a definition has."""
+def call_text(name: str, args: Sequence[str]) -> str:
+    """Return the text of a call of the function that an aggregate's definition names."""
     plain = name.lower().removeprefix("pg_catalog.")
-    form = internal(plain)
+    form = internal_expression(plain)
     if form:
         return form.format(*args)
     return f"{plain}({', '.join(args)})"
 
 
-def shown(type_: Type) -> str:
-    """A type as SQL names it."""
+def type_text(type_: Type) -> str:
+    """Return the SQL name of a type."""
     if type_.kind is Kind.ARRAY and not type_.name:
-        return f"{shown(type_.parts[0])}[]"
+        return f"{type_text(type_.parts[0])}[]"
     return type_.name if type_.kind in (Kind.ENUM, Kind.RECORD) and type_.name else str(type_)
 
 
 def is_polymorphic(type_: Type) -> bool:
-    """Whether a type stands for those of arguments."""
+    """Return whether a type is polymorphic, such as ``anyelement``."""
     return type_.name in POLYMORPHIC
 
 
-def folded(catalog: Catalog, query: exp.Expr) -> exp.Expr:
-    """A query with folds in the place of calls of users' aggregates."""
+def replace_aggregate_calls(catalog: Catalog, query: exp.Expr) -> exp.Expr:
+    """Return a query with calls of user-defined aggregates replaced by folds of arrays."""
     known = catalog.aggregates
     if not any(str(one.this).lower() in known for one in query.find_all(exp.Anonymous)):
         return query
     result = query.copy()
     for call in list(result.find_all(exp.Anonymous)):
         name = str(call.this).lower()
-        chosen = next((one for one in known.get(name, ()) if _fits(one, call)), None)
+        chosen = next((one for one in known.get(name, ()) if _matches_arity(one, call)), None)
         if chosen is not None:
-            _fold(call, chosen)
+            _replace_call(call, chosen)
     return result
 
 
-def _fits(one: Aggregate, call: exp.Anonymous) -> bool:
-    given = [part for part in _plain(call.expressions) if not isinstance(part, exp.Star)]
-    return len(given) == len(one.types)
+def _matches_arity(aggregate: Aggregate, call: exp.Anonymous) -> bool:
+    given = [part for part in _plain_arguments(call.expressions) if not isinstance(part, exp.Star)]
+    return len(given) == len(aggregate.types)
 
 
-def _plain(parts: Sequence[exp.Expr]) -> list[exp.Expr]:
-    """Arguments without DISTINCT and ORDER BY."""
+def _plain_arguments(parts: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """Return the arguments without DISTINCT and ORDER BY."""
     found: list[exp.Expr] = []
     for part in parts:
         if isinstance(part, exp.Order):
-            found += _plain([part.this])
+            found += _plain_arguments([part.this])
         elif isinstance(part, exp.Distinct):
-            found += _plain(part.expressions)
+            found += _plain_arguments(part.expressions)
         else:
             found.append(part)
     return found
 
 
-def _fold(call: exp.Anonymous, one: Aggregate) -> None:
+def _replace_call(call: exp.Anonymous, aggregate: Aggregate) -> None:
     top: exp.Expr = call.parent if isinstance(call.parent, exp.Dot) else call
     inner = top
     while isinstance(top.parent, exp.Filter | exp.Window) and top.parent.this is top:
         top = top.parent
     arrays: list[exp.Expr] = []
-    for place in range(max(1, len(one.types))):
-        arrays.append(_array(top, inner, call, one, place))
-    made = exp.Anonymous(this=one.fold, expressions=arrays)
+    for place in range(max(1, len(aggregate.types))):
+        arrays.append(_array_argument(top, inner, call, aggregate, place))
+    made = exp.Anonymous(this=aggregate.fold, expressions=arrays)
     made.meta.update(call.meta)
-    name = _named(top)
+    name = _needs_alias(top)
     top.replace(exp.alias_(made, str(call.this)) if name else made)
 
 
-def _named(top: exp.Expr) -> bool:
-    """Whether it is a column of a select list that takes its name from the call."""
+def _needs_alias(top: exp.Expr) -> bool:
+    """Return whether a call is a select item whose name comes from the call."""
     return isinstance(top.parent, exp.Select) and top.arg_key == "expressions"
 
 
-def _array(top: exp.Expr, inner: exp.Expr, call: exp.Anonymous, one: Aggregate, place: int) -> exp.Expr:
-    """What gathers the values of an argument, with all that stands around the call."""
+def _array_argument(
+    top: exp.Expr, call_node: exp.Expr, call: exp.Anonymous, aggregate: Aggregate, position: int
+) -> exp.Expr:
+    """Return the ``array_agg`` of an argument, with the DISTINCT, ORDER BY, FILTER and OVER of the call."""
     given = call.expressions[0] if call.expressions else None
 
     def argument(parts: Sequence[exp.Expr]) -> exp.Expr:
-        return parts[place].copy() if place < len(parts) and one.types else exp.Literal.number(1)
+        return parts[position].copy() if position < len(parts) and aggregate.types else exp.Literal.number(1)
 
     value: exp.Expr
-    plain = _plain(call.expressions)
-    value = _cast(argument(plain), one, place)
+    plain = _plain_arguments(call.expressions)
+    value = _cast_argument(argument(plain), aggregate, position)
     last = call.expressions[-1] if call.expressions else None
     first = given.this if isinstance(given, exp.Order) else given
     if isinstance(first, exp.Distinct):
@@ -184,23 +204,23 @@ def _array(top: exp.Expr, inner: exp.Expr, call: exp.Anonymous, one: Aggregate, 
         value = exp.Order(this=value, expressions=[each.copy() for each in last.expressions])
     array = exp.ArrayAgg(this=value)
     array.meta.update(call.meta)
-    return _around(top, inner, array)
+    return _wrap_array(top, call_node, array)
 
 
-def _cast(value: exp.Expr, one: Aggregate, place: int) -> exp.Expr:
-    if not one.types or is_polymorphic(one.types[place]):
+def _cast_argument(value: exp.Expr, aggregate: Aggregate, position: int) -> exp.Expr:
+    if not aggregate.types or is_polymorphic(aggregate.types[position]):
         return value
-    type_ = one.types[place]
+    type_ = aggregate.types[position]
     if type_.kind is Kind.ARRAY:
-        value = exp.Cast(this=value, to=exp.DataType.build(shown(type_), dialect="postgres"))
+        value = exp.Cast(this=value, to=exp.DataType.build(type_text(type_), dialect="postgres"))
         return exp.Cast(this=value, to=exp.DataType.build("text"))
     if type_.kind in (Kind.ENUM, Kind.RECORD):
         return value
-    return exp.Cast(this=value, to=exp.DataType.build(shown(type_), dialect="postgres"))
+    return exp.Cast(this=value, to=exp.DataType.build(type_text(type_), dialect="postgres"))
 
 
-def _around(top: exp.Expr, inner: exp.Expr, array: exp.Expr) -> exp.Expr:
-    if top is inner:
+def _wrap_array(top: exp.Expr, call_node: exp.Expr, array: exp.Expr) -> exp.Expr:
+    if top is call_node:
         return array
     made = top.copy()
     node: exp.Expr = made
@@ -211,9 +231,9 @@ def _around(top: exp.Expr, inner: exp.Expr, array: exp.Expr) -> exp.Expr:
 
 
 def bind_fold(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
-    """The value of a call of a fold; None for anything else."""
+    """Bind a call of a fold; return None for any other node."""
     name = str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
-    if not name.startswith(PREFIX):
+    if not name.startswith(FOLD_PREFIX):
         return None
     known = (one for group in binding.catalog.aggregates.values() for one in group)
     one = next((each for each in known if each.fold == name), None)
@@ -221,65 +241,67 @@ def bind_fold(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
         return None
     values = [settled_scalar(binding.expression(scope, part)) for part in node.expressions]
     given = tuple(value.type.parts[0] if value.type.kind is Kind.ARRAY else TEXT for value in values)
-    fold = fold_of(binding.catalog, one, given, binding.new_binding)
+    fold = build_fold(binding.catalog, one, given, binding.new_binding)
     arrays = tuple(
-        brought(binding, value, array(item), node) for value, item in zip(values, fold.items, strict=True)
+        coerce_at(binding, value, array(item), node) for value, item in zip(values, fold.items, strict=True)
     )
     assert binding.catalog.fold_function is not None
     return Call(binding.catalog.fold_function(fold), arrays, fold.result)
 
 
-def gathered(one: Aggregate, given: tuple[Type, ...]) -> tuple[Type, ...]:
-    """The types of the elements of an aggregate's arrays; arrays are gathered as texts."""
-    if not one.types:
-        return given
-    pairs = zip(one.types, given, strict=True)
+def element_types(aggregate: Aggregate, types: tuple[Type, ...]) -> tuple[Type, ...]:
+    """Return the element types of an aggregate's arrays. Arguments that are arrays are stored as text."""
+    if not aggregate.types:
+        return types
+    pairs = zip(aggregate.types, types, strict=True)
     return tuple(
         TEXT if type_.kind is Kind.ARRAY else element if type_.name in (*ELEMENTS, *ARRAYS) else type_
         for type_, element in pairs
     )
 
 
-def is_strict(catalog: Catalog, one: Aggregate) -> bool:
-    """Whether the function for a step takes no NULLs."""
-    plain = one.step.lower().removeprefix("pg_catalog.")
+def is_strict(catalog: Catalog, aggregate: Aggregate) -> bool:
+    """Return whether the transition function skips NULLs."""
+    plain = aggregate.step.lower().removeprefix("pg_catalog.")
     schema, _, name = plain.rpartition(".")
     routines = [
         each
         for each in catalog.find_routines(name, schema)
-        if len(each.parameters) == 1 + len(one.types) or any(part.variadic for part in each.parameters)
+        if len(each.parameters) == 1 + len(aggregate.types) or any(part.variadic for part in each.parameters)
     ]
-    return routines[0].strict if routines else plain not in LENIENT
+    return routines[0].strict if routines else plain not in NON_STRICT_FUNCTIONS
 
 
-def fold_of(catalog: Catalog, one: Aggregate, given: tuple[Type, ...], new_binding: NewBinding) -> ArrayFold:
-    """The fold of arrays with elements of these types.
+def build_fold(
+    catalog: Catalog, aggregate: Aggregate, types: tuple[Type, ...], new_binding: NewBinding
+) -> ArrayFold:
+    """Return the fold of arrays with elements of these types.
 
-    ``new_binding`` begins binding one of the expressions that the aggregate consists of.
+    ``new_binding`` starts binding one of the aggregate's expressions.
     """
-    computed = partial(_computed, new_binding, catalog, one)
-    items = gathered(one, given)
-    pairs = zip(one.types, items, strict=False)
+    computed = partial(_bind_text, new_binding, catalog, aggregate)
+    items = element_types(aggregate, types)
+    pairs = zip(aggregate.types, items, strict=False)
     meant = next((item for type_, item in pairs if type_.name in ELEMENTS), UNKNOWN)
-    state = settled(one.state, meant)
+    state = resolve_polymorphic(aggregate.state, meant)
     columns = [Field("", "s", Column(0, state))]
     columns += [Field("", f"x{place}", Column(place, item)) for place, item in enumerate(items, 1)]
     operands = [
-        f"x{place}::{shown(type_)}" if type_.kind is Kind.ARRAY else f"x{place}"
-        for place, type_ in enumerate(one.types, 1)
+        f"x{place}::{type_text(type_)}" if type_.kind is Kind.ARRAY else f"x{place}"
+        for place, type_ in enumerate(aggregate.types, 1)
     ]
-    first = "NULL" if one.init is None else "'" + one.init.replace("'", "''") + "'"
-    strict = is_strict(catalog, one)
-    starts = strict and one.init is None and bool(one.types)
+    first = "NULL" if aggregate.init is None else "'" + aggregate.init.replace("'", "''") + "'"
+    strict = is_strict(catalog, aggregate)
+    starts = strict and aggregate.init is None and bool(aggregate.types)
     start_columns = [Field("", "x1", Column(0, items[0]))] if starts else []
     start = operands[0] if starts else ""
-    final = computed(called(one.final, ("s",)) if one.final else "s", columns[:1], None)
+    final = computed(call_text(aggregate.final, ("s",)) if aggregate.final else "s", columns[:1], None)
     return ArrayFold(
-        f"{one.fold}({', '.join(str(array(item)) for item in items)})",
+        f"{aggregate.fold}({', '.join(str(array(item)) for item in items)})",
         items,
         state,
         _mfp(computed(first, [], state)),
-        _mfp(computed(called(one.step, ("s", *operands)), columns, state)),
+        _mfp(computed(call_text(aggregate.step, ("s", *operands)), columns, state)),
         _mfp(final),
         final.type,
         strict,
@@ -291,30 +313,30 @@ def _mfp(scalar: Scalar) -> Mfp:
     return Mfp((), (scalar,))
 
 
-def _computed(
+def _bind_text(
     new_binding: NewBinding,
     catalog: Catalog,
-    one: Aggregate,
+    aggregate: Aggregate,
     text: str,
     fields: list[Field],
     target: Type | None,
 ) -> Scalar:
-    """An expression over some columns, as a value of a type if one is wanted."""
+    """Bind an expression over fields, coerced to ``target`` if that is given."""
     binding = new_binding(f"SELECT {text}", catalog)
-    node = body_of(f"SELECT {text}").expressions[0]
+    node = parse_body(f"SELECT {text}").expressions[0]
     scalar = binding.expression(Scope(fields=Fields(fields)), node)
     if target is None:
         scalar = settled_scalar(scalar)
     elif scalar.type == UNKNOWN:
-        scalar = brought(binding, scalar, target, node)
+        scalar = coerce_at(binding, scalar, target, node)
     elif scalar.type != target:
-        if not castable(scalar.type, target):
-            message = f"{scalar.type} cannot be the state of aggregate {one.name}, which is {target}"
+        if not is_castable(scalar.type, target):
+            message = f"{scalar.type} cannot be the state of aggregate {aggregate.name}, which is {target}"
             raise ProgrammingError(message)
         scalar = coerce(scalar, target)
     if binding.subqueries:
         raise NotSupportedError(
-            f"aggregate {one.name}, whose functions ask queries, is not supported",
+            f"aggregate {aggregate.name}, whose functions ask queries, is not supported",
             hint="Write its functions as expressions over their arguments.",
         )
     return scalar

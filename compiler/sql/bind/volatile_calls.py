@@ -19,23 +19,23 @@ from typing import ClassVar, Final
 
 from sqlglot import exp, parse_one
 
-from kpg.compiler.catalog.access_control import need_any
+from kpg.compiler.catalog.access_control import require_any_privilege
 from kpg.compiler.catalog.constraints import Sequence as Numbers
 from kpg.compiler.catalog.entries import CLOCK_ROW, Catalog
 from kpg.compiler.sql.bind.calls import call
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.bound_tree import Join, Node, Scan
-from kpg.compiler.sql.parse.call_syntax import in_their_places
+from kpg.compiler.sql.parse.call_syntax import order_arguments
 from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError
 from kpg.runtime.scalar import Call, Column, Literal, Scalar, columns, transform
 from kpg.runtime.types import BOOLEAN, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, Type
 from kpg.runtime.values import intervals
 
-HINT: Final = "in WHERE, compare it with a column: at > now() - INTERVAL '5 minutes'"
-COMPARED: Final = frozenset({"lt", "le", "gt", "ge"})
-OPPOSITE: Final = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
-NAMES: Final = frozenset({"clock_timestamp", "statement_timestamp", "transaction_timestamp"})
-KINDS: Final[dict[type[exp.Expr], Type]] = {
+CURRENT_TIME_HINT: Final = "in WHERE, compare it with a column: at > now() - INTERVAL '5 minutes'"
+RANGE_COMPARISONS: Final = frozenset({"lt", "le", "gt", "ge"})
+NEGATED_COMPARISON: Final = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
+TIME_FUNCTIONS: Final = frozenset({"clock_timestamp", "statement_timestamp", "transaction_timestamp"})
+TIME_NODES: Final[dict[type[exp.Expr], Type]] = {
     exp.CurrentTimestamp: TIMESTAMPTZ,
     exp.CurrentDate: DATE,
     exp.CurrentTime: TIME,
@@ -45,170 +45,193 @@ KINDS: Final[dict[type[exp.Expr], Type]] = {
 MICROSECOND_DIGITS: Final = 6
 
 
-def moment_type(node: exp.Expr) -> Type | None:
-    """The type of a call that gives the present time; None for any other expression."""
-    if isinstance(node, exp.Anonymous) and not node.expressions and str(node.this).lower() in NAMES:
+def current_time_type(node: exp.Expr) -> Type | None:
+    """Return the type of a call that returns the current time; None for any other node."""
+    if isinstance(node, exp.Anonymous) and not node.expressions and str(node.this).lower() in TIME_FUNCTIONS:
         return TIMESTAMPTZ
-    return KINDS.get(type(node))
+    return TIME_NODES.get(type(node))
 
 
-def bind_moment(binding: Binding, scope: Scope, node: exp.Expr, type_: Type) -> Scalar:
-    """The present time: of a statement that is run once a constant, in a view a column of its clock."""
+def bind_current_time(binding: Binding, scope: Scope, node: exp.Expr, type_: Type) -> Scalar:
+    """Bind the current time: a constant in a one-time statement, a clock column in a view."""
     digits = node.this if not isinstance(node, exp.Anonymous) else None
     unit = 1
     if isinstance(digits, exp.Literal):
         unit = 10 ** max(MICROSECOND_DIGITS - int(digits.name), 0)
-    if not binding.kept:
-        binding.catalog.consulted.times += 1
-        now: Scalar = Literal((binding.catalog.moment + unit // 2) // unit * unit, TIMESTAMPTZ)
-    elif not scope.clocked or unit > 1:
-        binding.refuse("the present time in this place of a view", node, HINT)
+    if not binding.is_view:
+        binding.catalog.system_reads.count += 1
+        now: Scalar = Literal((binding.catalog.now + unit // 2) // unit * unit, TIMESTAMPTZ)
+    elif not scope.allows_clock or unit > 1:
+        binding.refuse("the present time in this place of a view", node, CURRENT_TIME_HINT)
     else:
-        if binding.clock is None:
-            binding.clock = binding.fresh()
-        now = Column(binding.clock, TIMESTAMPTZ)
+        if binding.clock_id is None:
+            binding.clock_id = binding.new_id()
+        now = Column(binding.clock_id, TIMESTAMPTZ)
     return now if type_ == TIMESTAMPTZ else Call("cast", (now,), type_)
 
 
-def timed(
+def join_clocks(
     binding: Binding, source: Node, predicates: Sequence[Scalar], node: exp.Expr
 ) -> tuple[Node, tuple[Scalar, ...]]:
-    """The source with a clock for each comparison with the present time, and the predicates over that."""
-    if binding.clock is None:
+    """Join the source with one clock per comparison with the current time; return the predicates over it."""
+    if binding.clock_id is None:
         return source, tuple(predicates)
     result: list[Scalar] = []
     for predicate in predicates:
-        for part in _comparisons(binding, predicate, node):
-            if binding.clock not in columns(part):
+        for part in _split_time_comparisons(binding, predicate, node):
+            if binding.clock_id not in columns(part):
                 result.append(part)
                 continue
-            own, rowid = binding.fresh(), binding.fresh()
+            own, rowid = binding.new_id(), binding.new_id()
             source = Join("inner", source, Scan(CLOCK_ROW, (own, rowid)), ())
-            result.append(_over(part, binding.clock, own))
+            result.append(_use_clock(part, binding.clock_id, own))
     return source, tuple(result)
 
 
-def _over(scalar: Scalar, clock: int, own: int) -> Scalar:
+def _use_clock(scalar: Scalar, clock: int, new_clock: int) -> Scalar:
     def rewrite(part: Scalar) -> Scalar:
-        return Column(own, part.type) if isinstance(part, Column) and part.index == clock else part
+        return Column(new_clock, part.type) if isinstance(part, Column) and part.index == clock else part
 
     return transform(scalar, rewrite)
 
 
-def _comparisons(binding: Binding, predicate: Scalar, node: exp.Expr) -> list[Scalar]:
-    """Comparisons that are all true where the predicate is; refused if it is none with the present time."""
-    clock = binding.clock
+def _split_time_comparisons(binding: Binding, predicate: Scalar, node: exp.Expr) -> list[Scalar]:
+    """Return range comparisons whose conjunction is the predicate.
+
+    Raises NotSupportedError if the predicate uses the current time in another way.
+    """
+    clock = binding.clock_id
     if clock is None or clock not in columns(predicate):
         return [predicate]
     if isinstance(predicate, Call):
         function, args = predicate.function, predicate.args
         inner = args[0] if function == "not" else predicate
-        if function == "not" and isinstance(inner, Call) and inner.function in OPPOSITE:
-            return _comparisons(binding, Call(OPPOSITE[inner.function], inner.args, BOOLEAN), node)
+        if function == "not" and isinstance(inner, Call) and inner.function in NEGATED_COMPARISON:
+            return _split_time_comparisons(
+                binding, Call(NEGATED_COMPARISON[inner.function], inner.args, BOOLEAN), node
+            )
         if function == "and":
-            return [part for arg in args for part in _comparisons(binding, arg, node)]
+            return [part for arg in args for part in _split_time_comparisons(binding, arg, node)]
         if function == "eq":
             parts = [call(binding, name, list(args), node) for name in ("ge", "le")]
-            return [one for part in parts for one in _comparisons(binding, part, node)]
+            return [one for part in parts for one in _split_time_comparisons(binding, part, node)]
         sides = [columns(arg) for arg in args]
-        if function in COMPARED and frozenset((clock,)) in sides and not all(clock in side for side in sides):
+        if (
+            function in RANGE_COMPARISONS
+            and frozenset((clock,)) in sides
+            and not all(clock in side for side in sides)
+        ):
             return [predicate]
-    binding.refuse("this use of the present time in a view", node, HINT)
+    binding.refuse("this use of the present time in a view", node, CURRENT_TIME_HINT)
 
 
 NEXTVAL: Final = "nextval"
-CALLS: Final = frozenset({NEXTVAL, "currval", "setval", "lastval"})
-CHANCE: Final = frozenset(
+SEQUENCE_FUNCTIONS: Final = frozenset({NEXTVAL, "currval", "setval", "lastval"})
+VOLATILE_FUNCTIONS: Final = frozenset(
     {"random", "random_normal", "gen_random_uuid", "setseed", "timeofday", *("pg_sleep", "pg_sleep_for")}
 )
-NEEDED: Final = {NEXTVAL: "Uw", "currval": "Ur", "setval": "w"}
-"""Privileges of which one is needed."""
-MENTIONS: Final = re.compile(
+SEQUENCE_PRIVILEGES: Final = {NEXTVAL: "Uw", "currval": "Ur", "setval": "w"}
+"""Privilege letters by function. One of them is enough."""
+VOLATILE_PATTERN: Final = re.compile(
     r"random|uuid_generate|uuid\s*\(|setseed|timeofday|pg_sleep|val\s*\(", re.IGNORECASE
 )
-"""A text without these has none of the calls: trees of many constants are not searched."""
+"""A text that does not match has no volatile calls, so its tree is not searched."""
 
 
 @lru_cache(maxsize=1)
 def mentions_volatile(text: str) -> bool:
     """Whether a text may have a volatile call: one search for all queries of a statement."""
-    return MENTIONS.search(text) is not None
+    return VOLATILE_PATTERN.search(text) is not None
 
 
-LOCKING: Final = re.compile(r"\bfor\s+(?:no\s+key\s+|key\s+)?(?:update|share)\b", re.IGNORECASE)
-"""A text without it locks no rows."""
-LONG: Final = 2**40
-"""No query has as many rows."""
+LOCKING_PATTERN: Final = re.compile(r"\bfor\s+(?:no\s+key\s+|key\s+)?(?:update|share)\b", re.IGNORECASE)
+"""A text that does not match locks no rows."""
+MAX_QUERY_ROWS: Final = 2**40
+"""More rows than any query returns."""
 Evaluate = Callable[[str, Sequence[str]], int]
+"""Return the value of a sequence function with the given name and arguments."""
 Assignments = tuple[tuple[exp.Identifier, exp.Expr], ...]
 Tree = exp.Expr
-Begin = Callable[[str, int], tuple[int, int, Numbers]]
-"""For a sequence and how many numbers a row takes: who counts the rows, the first number, the sequence."""
+StartNumbering = Callable[[str, int], tuple[int, int, Numbers]]
+"""Reserve numbers of a sequence, given how many each row takes.
+
+Returns the token of the row counter, the first number, and the sequence.
+"""
 
 
-class Drawn(exp.Expression):
-    """How many rows came before this one in a statement that takes a number of a sequence for each."""
+class RowIndex(exp.Expression):
+    """The number of earlier rows in a statement that takes a sequence number per row."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
     @property
     def token(self) -> int:
-        """Who counts: see :class:`kpg.runtime.functions.mathematics.Drawn`."""
+        """Token of the row counter: see :class:`kpg.runtime.functions.mathematics.Drawn`."""
         return int(self.this.name)
 
 
-def is_call(node: exp.Expr) -> bool:
-    """Whether a node is one of the calls, and its arguments are known before the statement is run."""
-    return isinstance(node, exp.Anonymous) and str(node.this).lower() in CALLS and not is_computed(node)
+def is_sequence_call(node: exp.Expr) -> bool:
+    """Return whether a node is a sequence function whose arguments are known before the statement runs."""
+    return (
+        isinstance(node, exp.Anonymous)
+        and str(node.this).lower() in SEQUENCE_FUNCTIONS
+        and not has_computed_argument(node)
+    )
 
 
-def is_computed(node: exp.Anonymous) -> bool:
-    """Whether a call of setval has to be given what a query computes."""
+def has_computed_argument(node: exp.Anonymous) -> bool:
+    """Return whether a call of setval has arguments that a query computes."""
     if str(node.this).lower() != "setval":
         return False
     return any(part.find(exp.Column, exp.Query, exp.Binary, exp.AggFunc) for part in node.expressions[1:])
 
 
-def _function(node: exp.Expr) -> str:
-    """The name of a function that sqlglot may know or not."""
+def _function_name(node: exp.Expr) -> str:
+    """Return the lower-case name of a function that sqlglot may parse to a class of its own."""
     if isinstance(node, exp.Anonymous):
         return str(node.this).lower()
     known: dict[object, str] = {exp.Rand: "random", exp.Uuid: "gen_random_uuid"}
     return known.get(type(node), "")
 
 
-def is_chance(node: exp.Expr) -> bool:
-    """Whether a node is a call whose value is left to chance."""
-    return _function(node) in CHANCE
+def is_volatile_call(node: exp.Expr) -> bool:
+    """Return whether a node is a call of a volatile function."""
+    return _function_name(node) in VOLATILE_FUNCTIONS
 
 
-def _is_of_each_row(node: exp.Expr) -> bool:
-    """Whether it is one that the rows of a query can have values of their own of."""
-    return isinstance(node, exp.Rand | exp.Uuid) or _function(node) in ("random", "gen_random_uuid")
+def _is_per_row_function(node: exp.Expr) -> bool:
+    """Return whether a call can have a value per row."""
+    return isinstance(node, exp.Rand | exp.Uuid) or _function_name(node) in ("random", "gen_random_uuid")
 
 
-def varies(node: exp.Expr) -> bool:
-    """Whether the rows of a query have values of their own of a call, or a number that is drawn for each."""
-    return isinstance(node, Drawn) or _is_of_each_row(node)
+def varies_per_row(node: exp.Expr) -> bool:
+    """Return whether a call has a value per row of a query, or is a row index."""
+    return isinstance(node, RowIndex) or _is_per_row_function(node)
 
 
-def once_by_chance(tree: exp.Expr, *, sleeps: bool = True) -> exp.Expr:
-    """Rows of VALUES, or of a SELECT without FROM, each of whose calls has a value of its own."""
+def evaluate_volatile_rows(tree: exp.Expr, *, evaluate_sleep: bool = True) -> exp.Expr:
+    """Evaluate the volatile calls of VALUES, or of a SELECT without FROM; return other trees unchanged."""
     alone = isinstance(tree, exp.Values) or (isinstance(tree, exp.Select) and tree.args.get("from_") is None)
-    return by_chance(tree, sleeps=sleeps) if alone and any(map(is_chance, tree.walk())) else tree
+    return (
+        evaluate_volatile_calls(tree, evaluate_sleep=evaluate_sleep)
+        if alone and any(map(is_volatile_call, tree.walk()))
+        else tree
+    )
 
 
-def by_chance(tree: exp.Expr, *, sleeps: bool = True) -> exp.Expr:
-    """A tree with constants in the place of what is left to chance, another for each call.
+def evaluate_volatile_calls(tree: exp.Expr, *, evaluate_sleep: bool = True) -> exp.Expr:
+    """Replace each volatile call by a constant of its own.
 
-    Without ``sleeps`` columns of the query that are pg_sleep stay.
+    Without ``evaluate_sleep``, output columns that call pg_sleep stay.
     """
 
     def constant(node: exp.Expr) -> exp.Expr:
-        name = _function(node)
-        if name not in CHANCE or (name == "pg_sleep" and not sleeps and _is_column(node)):
+        name = _function_name(node)
+        if name not in VOLATILE_FUNCTIONS or (
+            name == "pg_sleep" and not evaluate_sleep and _is_output_column(node)
+        ):
             return node
-        value, type_ = _by_chance(name, node)
+        value, type_ = _evaluate_volatile(name, node)
         made: exp.Expr = exp.Cast(this=exp.Literal.string(value), to=exp.DataType.build(type_))
         named = isinstance(node.parent, exp.Select) and any(node is one for one in node.parent.expressions)
         return exp.alias_(made, name) if named else made
@@ -216,26 +239,26 @@ def by_chance(tree: exp.Expr, *, sleeps: bool = True) -> exp.Expr:
     return tree.transform(constant)
 
 
-def _is_column(node: exp.Expr) -> bool:
-    """Whether a call is a column of the whole query."""
+def _is_output_column(node: exp.Expr) -> bool:
+    """Return whether a call is a column of the outermost SELECT."""
     column = node.parent if isinstance(node.parent, exp.Alias) else node
     return isinstance(column.parent, exp.Select) and column.parent.parent is None
 
 
-def _by_chance(name: str, node: exp.Expr) -> tuple[str, str]:
-    """The value of such a call, as text, and its type."""
+def _evaluate_volatile(name: str, node: exp.Expr) -> tuple[str, str]:
+    """Evaluate a volatile function; return its value as text and its type name."""
     match name:
         case "random":
             return repr(random.random()), "DOUBLE"
         case "random_normal":
-            operands = in_their_places(name, node.expressions) or node.expressions
-            numbers = _numbers(exp.Anonymous(this=name, expressions=operands))
+            operands = order_arguments(name, node.expressions) or node.expressions
+            numbers = _constant_arguments(exp.Anonymous(this=name, expressions=operands))
             mean, deviation = (*numbers, *(0.0, 1.0)[len(numbers) :])
             return repr(random.gauss(mean, deviation)), "DOUBLE"
         case "gen_random_uuid":
             return str(uuid.uuid4()), "UUID"
         case "setseed":
-            (seed,) = _numbers(node)
+            (seed,) = _constant_arguments(node)
             if not -1 <= seed <= 1:
                 raise DataError(f"setseed parameter {seed:g} is out of allowed range [-1,1]")
             random.seed(seed)
@@ -243,12 +266,15 @@ def _by_chance(name: str, node: exp.Expr) -> tuple[str, str]:
         case "timeofday":
             return datetime.datetime.now(datetime.UTC).strftime("%a %b %d %H:%M:%S.%f %Y UTC"), "TEXT"
         case _:
-            time.sleep(max(_seconds(node), 0))
+            time.sleep(max(_sleep_seconds(node), 0))
             return "", "TEXT"
 
 
-def _numbers(node: exp.Expr) -> list[float]:
-    """The arguments of a call, which are constants."""
+def _constant_arguments(node: exp.Expr) -> list[float]:
+    """Return the arguments of a call as numbers.
+
+    Raises NotSupportedError if one is not a constant.
+    """
     try:
         return [float(part.sql("postgres").strip("'").replace(" ", "")) for part in node.expressions]
     except ValueError:
@@ -257,33 +283,34 @@ def _numbers(node: exp.Expr) -> list[float]:
         ) from None
 
 
-def _seconds(node: exp.Expr) -> float:
-    """How long pg_sleep waits, and pg_sleep_for, which takes an interval."""
+def _sleep_seconds(node: exp.Expr) -> float:
+    """Return how many seconds pg_sleep, or pg_sleep_for with an interval, waits."""
 
     if len(node.expressions) != 1:
         raise ProgrammingError(f"{node.sql('postgres')} takes one argument")
     (given,) = node.expressions
-    if _function(node) == "pg_sleep":
-        return _numbers(node)[0]
+    if _function_name(node) == "pg_sleep":
+        return _constant_arguments(node)[0]
     return (
-        intervals.span(intervals.parse((given.this if isinstance(given, exp.Interval) else given).name)) / 1e6
+        intervals.duration(intervals.parse((given.this if isinstance(given, exp.Interval) else given).name))
+        / 1e6
     )
 
 
-def sequence_of(node: exp.Anonymous, catalog: Catalog) -> str:
-    """The sequence that a call names by its first argument."""
+def sequence_name(node: exp.Anonymous, catalog: Catalog) -> str:
+    """Return the name of the sequence in a call's first argument."""
     arg = node.expressions[0] if node.expressions else None
     while isinstance(arg, exp.Cast):
         arg = arg.this
     if isinstance(arg, exp.Anonymous) and str(arg.this).lower() == "pg_get_serial_sequence":
-        return _serial(arg, catalog)
+        return _serial_sequence(arg, catalog)
     if not isinstance(arg, exp.Literal) or not arg.is_string:
         raise NotSupportedError(f"{node.this} of anything but a sequence's name in quotes is not supported")
     return catalog.sequence(arg.name).name
 
 
-def _serial(node: exp.Anonymous, catalog: Catalog) -> str:
-    """The sequence of a column, of which a call gives table and name in quotes."""
+def _serial_sequence(node: exp.Anonymous, catalog: Catalog) -> str:
+    """Return the sequence of the column in a call of pg_get_serial_sequence."""
     parts = [part.name for part in node.expressions if isinstance(part, exp.Literal) and part.is_string]
     if len(parts) != len(("table", "column")):
         raise NotSupportedError("pg_get_serial_sequence of anything but names in quotes is not supported")
@@ -297,22 +324,22 @@ def _serial(node: exp.Anonymous, catalog: Catalog) -> str:
     return sequence
 
 
-def has_calls(tree: exp.Expr) -> bool:
-    """Whether a statement has any of the calls."""
-    return any(is_call(node) for node in tree.find_all(exp.Anonymous))
+def has_sequence_calls(tree: exp.Expr) -> bool:
+    """Return whether a statement calls a sequence function."""
+    return any(is_sequence_call(node) for node in tree.find_all(exp.Anonymous))
 
 
-def replaced(tree: exp.Expr, catalog: Catalog, evaluate: Evaluate) -> exp.Expr:
-    """A statement with each call replaced by its value, in the order in which they stand."""
+def evaluate_sequence_calls(tree: exp.Expr, catalog: Catalog, evaluate: Evaluate) -> exp.Expr:
+    """Replace each sequence call by its value, in the order of the text."""
 
     def value(node: exp.Expr) -> exp.Expr:
-        if not isinstance(node, exp.Anonymous) or not is_call(node):
+        if not isinstance(node, exp.Anonymous) or not is_sequence_call(node):
             return node
         name = str(node.this).lower()
         args = [part.sql("postgres") for part in node.expressions[1:]]
-        sequence = () if name == "lastval" else (sequence_of(node, catalog),)
-        if sequence and catalog.is_limited:
-            need_any(catalog, ("SEQUENCE", sequence[0].lower()), NEEDED[name])
+        sequence = () if name == "lastval" else (sequence_name(node, catalog),)
+        if sequence and catalog.checks_privileges:
+            require_any_privilege(catalog, ("SEQUENCE", sequence[0].lower()), SEQUENCE_PRIVILEGES[name])
         if any(isinstance(part, exp.Null) for part in node.expressions[1:]):
             return exp.Cast(this=exp.Null(), to=exp.DataType.build("BIGINT"))
         found = evaluate(name, (*sequence, *args))
@@ -325,45 +352,48 @@ def replaced(tree: exp.Expr, catalog: Catalog, evaluate: Evaluate) -> exp.Expr:
     return tree.transform(value)
 
 
-def _of_rows(node: exp.Expr) -> bool:
-    """Whether a call has a value for each row of a query."""
+def _is_per_row(node: exp.Expr) -> bool:
+    """Return whether a call is evaluated per row of a query."""
     select = node.find_ancestor(exp.Select)
     return select is not None and select.args.get("from_") is not None
 
 
-def for_rows(tree: exp.Expr, catalog: Catalog, begin: Begin) -> exp.Expr:
-    """A statement with what gives each row a number of its own in the place of nextval for each row.
+def number_rows_from_sequences(tree: exp.Expr, catalog: Catalog, start_numbering: StartNumbering) -> exp.Expr:
+    """Replace each nextval that is called per row by an expression over the row's index.
 
-    ProgrammingError for other calls for each row.
+    Raises:
+        ProgrammingError: Another sequence function is called per row.
     """
-    if not any(is_call(node) and _of_rows(node) for node in tree.find_all(exp.Anonymous)):
+    if not any(is_sequence_call(node) and _is_per_row(node) for node in tree.find_all(exp.Anonymous)):
         return tree
     tree = tree.copy()
     calls: dict[str, list[exp.Anonymous]] = {}
     for node in tree.find_all(exp.Anonymous, bfs=False):
-        if not is_call(node) or not _of_rows(node):
+        if not is_sequence_call(node) or not _is_per_row(node):
             continue
         if str(node.this).lower() != NEXTVAL:
             raise ProgrammingError(
                 f"{node.this} for each row of a query is not supported", hint="call it in a query of its own"
             )
-        calls.setdefault(sequence_of(node, catalog), []).append(node)
+        calls.setdefault(sequence_name(node, catalog), []).append(node)
     for name, found in calls.items():
-        if catalog.is_limited:
-            need_any(catalog, ("SEQUENCE", name.lower()), NEEDED[NEXTVAL])
-        token, first, sequence = begin(name, len(found))
+        if catalog.checks_privileges:
+            require_any_privilege(catalog, ("SEQUENCE", name.lower()), SEQUENCE_PRIVILEGES[NEXTVAL])
+        token, first, sequence = start_numbering(name, len(found))
         for place, node in enumerate(found):
             row = f"({len(found)} * :row + {place})"
-            value = parse_one(f"CAST({_number_of(row, first, sequence)} AS BIGINT)", dialect="postgres")
+            value = parse_one(
+                f"CAST({_sequence_expression(row, first, sequence)} AS BIGINT)", dialect="postgres"
+            )
             for mark in value.find_all(exp.Placeholder):
-                mark.replace(Drawn(this=exp.Literal.number(token)))
+                mark.replace(RowIndex(this=exp.Literal.number(token)))
             alias = isinstance(node.parent, exp.Select) and node.arg_key == "expressions"
             node.replace(exp.alias_(value, NEXTVAL) if alias else value)
     return tree
 
 
-def _number_of(row: str, first: int, sequence: Numbers) -> str:
-    """The number that a row takes of a sequence, as text: if it cycles, from its other end on."""
+def _sequence_expression(row: str, first: int, sequence: Numbers) -> str:
+    """Return the text of a row's number of a sequence. A sequence that cycles continues at its other end."""
     step = sequence.increment
     ahead, whole = sequence.most - first, sequence.most - sequence.least
     start = sequence.least
@@ -371,15 +401,15 @@ def _number_of(row: str, first: int, sequence: Numbers) -> str:
         ahead, start = first - sequence.least, sequence.most
     before, around = ahead // abs(step) + 1, whole // abs(step) + 1
     plain = f"{first} + {row} * {step}"
-    if not sequence.cycle or before > LONG:
+    if not sequence.cycle or before > MAX_QUERY_ROWS:
         return plain
     again = f"{start} + (({row} - {before}) % {around}) * {step}"
     return f"CASE WHEN {row} < {before} THEN {plain} ELSE {again} END"
 
 
-def assigned_for_rows(assignments: Assignments, numbered: Callable[[exp.Expr], exp.Expr]) -> Assignments:
-    """What SET gives each row, ``numbered`` as the columns of a query of rows."""
+def number_assignments(assignments: Assignments, number_rows: Callable[[exp.Expr], exp.Expr]) -> Assignments:
+    """Apply ``number_rows`` to the assignments of an UPDATE, as the columns of a query."""
     targets, values = zip(*assignments, strict=True)
     rows = exp.Select(expressions=[value.copy() for value in values]).from_("rows", copy=False)
-    found = (one.unalias() for one in numbered(rows).expressions)
+    found = (one.unalias() for one in number_rows(rows).expressions)
     return tuple(zip(targets, found, strict=True))

@@ -14,7 +14,7 @@ from kpg.compiler.algebra import facts, scalars
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import width
-from kpg.compiler.sql.bound_tree import Ids, Node, Resolved
+from kpg.compiler.sql.bound_tree import BoundQuery, Ids, Node
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Literal, Scalar, columns, remap
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, Type
@@ -24,8 +24,8 @@ DEAD = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Lowered:
-    """A relation with the ids of its columns.
+class Relation:
+    """Relation with the ids of its columns.
 
     ``keys``: sets of ids known to be unique, beyond what :func:`facts.unique_keys` can see.
     """
@@ -34,101 +34,112 @@ class Lowered:
     ids: tuple[int, ...]
     keys: tuple[Ids, ...] = ()
 
-    def place(self, id_: int) -> int:
-        """The position of a column."""
+    def position(self, id_: int) -> int:
+        """Return the position of a column."""
         return self.ids.index(id_)
 
-    def over(self, scalar: Scalar) -> Scalar:
-        """A scalar over ids as a scalar over positions."""
-        return remap(scalar, self.place)
+    def to_positions(self, scalar: Scalar) -> Scalar:
+        """Return a scalar over ids as a scalar over positions."""
+        return remap(scalar, self.position)
 
     def type_of(self, id_: int) -> Type:
-        """The type of a column."""
-        return algebra.types(self.rel)[self.place(id_)]
+        """Return the type of a column."""
+        return algebra.types(self.rel)[self.position(id_)]
 
-    def has(self, ids: Iterable[int]) -> bool:
-        """Whether all the columns are here."""
+    def has_columns(self, ids: Iterable[int]) -> bool:
+        """Return whether the relation has all the columns."""
         return set(ids) <= set(self.ids)
 
 
 @dataclass(slots=True)
 class Lowering:
-    """The state of lowering one query: shared relations so far, and supplies of ids."""
+    """State of lowering one query: its lets so far, and the supplies of ids and names."""
 
-    resolved: Resolved
-    lower: Callable[[Node, Lowered | None, Ids], Lowered]
-    """Lowers a node over correlation values: see :mod:`kpg.compiler.sql.lower.query`."""
+    bound_query: BoundQuery
+    lower: Callable[[Node, Relation | None, Ids], Relation]
+    """Function that lowers a node over correlation values: ``lower_node`` in ``query``."""
     lets: dict[str, Rel] = field(default_factory=dict)
-    """What is bound around the relation: lets under their names, loops, without body, under any other."""
-    around: "Lowering | None" = None
-    """Lowers what does not depend on the ``loop`` that this one is within."""
+    """Lets and loops around the relation, in order of definition.
+
+    A let has its name as the key. A loop is a LetRec with a placeholder body, under a key of its
+    own.
+    """
+    enclosing: "Lowering | None" = None
+    """Lowering of what does not depend on ``loop``; None outside loops."""
     loop: frozenset[str] = frozenset()
-    """The names of the shared queries of that loop."""
-    common: dict[str, Lowered] = field(default_factory=dict)
-    unfilled: set[int] = field(default_factory=set)
-    """Identities of Group nodes whose rows for empty groups nobody needs."""
+    """Names of the shared queries of the loop that is being lowered."""
+    shared_queries: dict[str, Relation] = field(default_factory=dict)
+    """Lowered shared queries by name."""
+    unpadded_groups: set[int] = field(default_factory=set)
+    """Identities (``id``) of Group nodes that need no row for empty groups."""
     ids: "count[int]" = field(default_factory=count)
     names: "count[int]" = field(default_factory=count)
 
     _facts: facts.Facts | None = None
 
     @property
-    def bound(self) -> Mapping[str, Rel]:
-        """The values of all lets that the relation being lowered can refer to."""
-        return self.lets if self.around is None else ChainMap(self.lets, dict(self.around.bound))
+    def let_values(self) -> Mapping[str, Rel]:
+        """Return the values of all lets that the relation can refer to."""
+        return self.lets if self.enclosing is None else ChainMap(self.lets, dict(self.enclosing.let_values))
 
     @property
     def facts(self) -> facts.Facts:
-        """The facts about relations among these lets, to which only others are added: each is found once."""
-        if self.around is not None:
-            return facts.Facts(self.bound)
+        """Return the facts about relations over these lets.
+
+        They are cached: a let never changes, so facts stay valid when lets are added.
+        """
+        if self.enclosing is not None:
+            return facts.Facts(self.let_values)
         if self._facts is None:
             self._facts = facts.Facts(self.lets)
         return self._facts
 
-    def known(self, name: str) -> Lowered | None:
-        """A shared query that is bound already, here or around."""
-        if name in self.common or self.around is None:
-            return self.common.get(name)
-        return self.around.known(name)
+    def find_shared(self, name: str) -> Relation | None:
+        """Return a shared query that is lowered already, here or in an enclosing lowering, or None."""
+        if name in self.shared_queries or self.enclosing is None:
+            return self.shared_queries.get(name)
+        return self.enclosing.find_shared(name)
 
-    def fresh(self) -> int:
-        """An id that no column has."""
+    def new_id(self) -> int:
+        """Return an unused column id."""
         return next(self.ids)
 
-    def let_name(self) -> str:
-        """A name that no let has."""
+    def new_let_name(self) -> str:
+        """Return an unused name of a let."""
         return f"l{next(self.names)}"
 
-    def keys(self, lowered: Lowered) -> list[Ids]:
-        """The unique keys of a relation, in ids, smallest first."""
-        seen = [
-            frozenset(lowered.ids[column] for column in key) for key in self.facts.unique_keys(lowered.rel)
+    def keys(self, relation: Relation) -> list[Ids]:
+        """Return the unique keys of a relation as sets of ids, smallest first."""
+        found = [
+            frozenset(relation.ids[column] for column in key) for key in self.facts.unique_keys(relation.rel)
         ]
         return sorted(
-            (key for key in {*seen, *lowered.keys} if DEAD not in key), key=lambda k: (len(k), sorted(k))
+            (key for key in {*found, *relation.keys} if DEAD not in key), key=lambda k: (len(k), sorted(k))
         )
 
-    def is_unique(self, lowered: Lowered, ids: Iterable[int]) -> bool:
-        """Whether no two rows agree on the columns."""
+    def is_unique(self, relation: Relation, ids: Iterable[int]) -> bool:
+        """Return whether no two rows agree on the columns."""
         chosen = frozenset(ids)
-        return any(key <= chosen for key in self.keys(lowered))
+        return any(key <= chosen for key in self.keys(relation))
 
-    def nullable(self, lowered: Lowered) -> dict[int, bool]:
-        """For each column, whether it can be NULL."""
-        return dict(zip(lowered.ids, self.facts.nullable(lowered.rel), strict=True))
+    def nullable(self, relation: Relation) -> dict[int, bool]:
+        """Return, for each column id, whether the column can be NULL."""
+        return dict(zip(relation.ids, self.facts.nullable(relation.rel), strict=True))
 
-    def can_be_null(self, lowered: Lowered, scalar: Scalar) -> bool:
-        """Whether a scalar over the relation's ids can be NULL."""
-        return scalars.can_be_null(lowered.over(scalar), self.facts.nullable(lowered.rel))
+    def can_be_null(self, relation: Relation, scalar: Scalar) -> bool:
+        """Return whether a scalar over the relation's ids can be NULL."""
+        return scalars.can_be_null(relation.to_positions(scalar), self.facts.nullable(relation.rel))
 
-    def share(self, lowered: Lowered) -> Lowered:
-        """The relation in a form that may be used several times: by name, unless it is a mere selection."""
-        if _is_cheap(lowered.rel):
-            return lowered
-        name = self.let_name()
-        self.lets[name] = lowered.rel
-        return replace(lowered, rel=algebra.LocalGet(name, algebra.types(lowered.rel)))
+    def share(self, relation: Relation) -> Relation:
+        """Return the relation in a form that can be read several times.
+
+        It becomes a let, unless it only selects from a base table, a let or a constant.
+        """
+        if _is_cheap(relation.rel):
+            return relation
+        name = self.new_let_name()
+        self.lets[name] = relation.rel
+        return replace(relation, rel=algebra.LocalGet(name, algebra.types(relation.rel)))
 
 
 def _is_cheap(rel: Rel) -> bool:
@@ -137,60 +148,60 @@ def _is_cheap(rel: Rel) -> bool:
     return isinstance(rel, algebra.Get | algebra.LocalGet | algebra.Constant)
 
 
-def project(lowered: Lowered, ids: Iterable[int]) -> Lowered:
-    """The chosen columns, each once, in that order; keys among them stay known."""
+def project(relation: Relation, ids: Iterable[int]) -> Relation:
+    """Return the columns ``ids``, each once, in that order; keys among them stay known."""
     chosen = tuple(dict.fromkeys(ids))
-    if chosen == lowered.ids:
-        return lowered
-    keys = tuple(key for key in lowered.keys if key <= set(chosen))
-    places = tuple(lowered.place(id_) for id_ in chosen)
-    rel = lowered.rel
+    if chosen == relation.ids:
+        return relation
+    keys = tuple(key for key in relation.keys if key <= set(chosen))
+    places = tuple(relation.position(id_) for id_ in chosen)
+    rel = relation.rel
     if isinstance(rel, algebra.Project):
         places = tuple(rel.columns[place] for place in places)
         rel = rel.input
     if places != tuple(range(width(rel))):
         rel = algebra.Project(rel, places)
-    return Lowered(rel, chosen, keys)
+    return Relation(rel, chosen, keys)
 
 
-def keep(lowered: Lowered, ids: Ids) -> Lowered:
-    """The columns among ``ids``, in the order they have."""
-    return project(lowered, (id_ for id_ in lowered.ids if id_ in ids))
+def keep(relation: Relation, ids: Ids) -> Relation:
+    """Return the columns that are in ``ids``, in their present order."""
+    return project(relation, (id_ for id_ in relation.ids if id_ in ids))
 
 
-def narrowed(ctx: Lowering, lowered: Lowered, ids: Ids) -> Lowered:
-    """The columns among ``ids`` and those of a key, which stays known."""
-    keys = ctx.keys(lowered)
-    narrow = keep(lowered, ids | (keys[0] if keys else frozenset()))
-    return Lowered(narrow.rel, narrow.ids, tuple(key for key in keys if narrow.has(key)))
+def keep_with_key(ctx: Lowering, relation: Relation, ids: Ids) -> Relation:
+    """Return the columns in ``ids`` and those of the smallest key, so that the key stays known."""
+    keys = ctx.keys(relation)
+    narrow = keep(relation, ids | (keys[0] if keys else frozenset()))
+    return Relation(narrow.rel, narrow.ids, tuple(key for key in keys if narrow.has_columns(key)))
 
 
-def renamed(lowered: Lowered, old: int, new: int) -> Lowered:
-    """The relation with another id for a column."""
-    ids = tuple(new if id_ == old else id_ for id_ in lowered.ids)
-    keys = tuple(frozenset(new if id_ == old else id_ for id_ in key) for key in lowered.keys)
-    return Lowered(lowered.rel, ids, keys)
+def rename_column(relation: Relation, old: int, new: int) -> Relation:
+    """Return the relation with the id ``old`` of a column replaced by ``new``."""
+    ids = tuple(new if id_ == old else id_ for id_ in relation.ids)
+    keys = tuple(frozenset(new if id_ == old else id_ for id_ in key) for key in relation.keys)
+    return Relation(relation.rel, ids, keys)
 
 
-def where(lowered: Lowered, predicates: Sequence[Scalar]) -> Lowered:
-    """The rows that satisfy the predicates (over ids)."""
-    tests = tuple(lowered.over(predicate) for predicate in predicates)
+def where(relation: Relation, predicates: Sequence[Scalar]) -> Relation:
+    """Return the rows that satisfy the predicates over ids."""
+    tests = tuple(relation.to_positions(predicate) for predicate in predicates)
     if not tests:
-        return lowered
-    rel = lowered.rel
+        return relation
+    rel = relation.rel
     if isinstance(rel, algebra.Join):
-        return replace(lowered, rel=algebra.Join(rel.inputs, rel.on + tests))
+        return replace(relation, rel=algebra.Join(rel.inputs, rel.on + tests))
     if isinstance(rel, algebra.Filter):
-        return replace(lowered, rel=algebra.Filter(rel.input, rel.predicates + tests))
-    return replace(lowered, rel=algebra.Filter(rel, tests))
+        return replace(relation, rel=algebra.Filter(rel.input, rel.predicates + tests))
+    return replace(relation, rel=algebra.Filter(rel, tests))
 
 
-def extend(lowered: Lowered, ids: Sequence[int], scalars: Sequence[Scalar]) -> Lowered:
-    """The relation with more columns."""
+def extend(relation: Relation, ids: Sequence[int], scalars: Sequence[Scalar]) -> Relation:
+    """Return the relation with more columns: ``scalars`` over ids, under the new ``ids``."""
     if not ids:
-        return lowered
-    rel = algebra.Map(lowered.rel, tuple(lowered.over(scalar) for scalar in scalars))
-    return Lowered(rel, lowered.ids + tuple(ids), lowered.keys)
+        return relation
+    rel = algebra.Map(relation.rel, tuple(relation.to_positions(scalar) for scalar in scalars))
+    return Relation(rel, relation.ids + tuple(ids), relation.keys)
 
 
 def _shifted(tests: Sequence[Scalar], by: int) -> Sequence[Scalar]:
@@ -199,7 +210,7 @@ def _shifted(tests: Sequence[Scalar], by: int) -> Sequence[Scalar]:
 
 
 def by_part(
-    parts: Sequence[Lowered], predicates: Sequence[Scalar]
+    parts: Sequence[Relation], predicates: Sequence[Scalar]
 ) -> tuple[list[list[Scalar]], list[Scalar]]:
     """For each part the predicates over its columns alone, and the predicates that are over no part alone."""
     own: list[list[Scalar]] = [[] for _ in parts]
@@ -211,7 +222,9 @@ def by_part(
     for predicate in predicates:
         read = columns(predicate)
         places = having.get(min(read), []) if read else []
-        places = [place for place in dict.fromkeys(places) if len(read) == 1 or parts[place].has(read)]
+        places = [
+            place for place in dict.fromkeys(places) if len(read) == 1 or parts[place].has_columns(read)
+        ]
         for place in places:
             own[place].append(predicate)
         if not places:
@@ -219,10 +232,10 @@ def by_part(
     return own, rest
 
 
-def join(ctx: Lowering, parts: Sequence[Lowered], predicates: Sequence[Scalar] = ()) -> Lowered:
-    """The inner join on the predicates (over ids) and on the ids that parts have in common.
+def join(ctx: Lowering, parts: Sequence[Relation], predicates: Sequence[Scalar] = ()) -> Relation:
+    """Return the inner join on the predicates over ids and on the ids that parts share.
 
-    Predicates over one part are applied to it alone.
+    Predicates over one part are applied to that part.
     """
     own, rest = by_part(parts, predicates)
     local = [where(part, tests) for part, tests in zip(parts, own, strict=True)]
@@ -251,141 +264,152 @@ def join(ctx: Lowering, parts: Sequence[Lowered], predicates: Sequence[Scalar] =
                 places[id_] = len(ids)
                 ids.append(id_)
         nullable |= flags
-    joined = Lowered(algebra.Join(tuple(inputs), tuple(on)), tuple(ids))
+    joined = Relation(algebra.Join(tuple(inputs), tuple(on)), tuple(ids))
     return where(joined, rest)
 
 
-def distinct(ctx: Lowering, lowered: Lowered, ids: Iterable[int]) -> Lowered:
-    """The combinations of values that the columns have, each once."""
+def distinct(ctx: Lowering, relation: Relation, ids: Iterable[int]) -> Relation:
+    """Return the distinct combinations of values in the columns."""
     chosen = tuple(dict.fromkeys(ids))
-    narrow = project(lowered, chosen)
-    if ctx.is_unique(lowered, chosen):
+    narrow = project(relation, chosen)
+    if ctx.is_unique(relation, chosen):
         return narrow
-    return Lowered(algebra.Distinct(narrow.rel), narrow.ids)
+    return Relation(algebra.Distinct(narrow.rel), narrow.ids)
 
 
-def union(parts: Sequence[Lowered]) -> Lowered:
-    """The sum of relations with the same ids, which may be in different order."""
+def union(parts: Sequence[Relation]) -> Relation:
+    """Return the union (ALL) of relations with the same ids, in any column order."""
     aligned = [project(part, parts[0].ids) for part in parts]
-    return Lowered(algebra.Union(tuple(part.rel for part in aligned)), parts[0].ids)
+    return Relation(algebra.Union(tuple(part.rel for part in aligned)), parts[0].ids)
 
 
-def minus(whole: Lowered, part: Lowered) -> Lowered:
-    """The rows of ``whole`` that ``part``, a sub-multiset of it, has not."""
-    taken = algebra.Negate(project(part, whole.ids).rel)
-    return Lowered(algebra.Union((whole.rel, taken)), whole.ids, whole.keys)
+def minus(whole: Relation, part: Relation) -> Relation:
+    """Return the rows of ``whole`` without those of ``part``, a sub-multiset of it."""
+    negated = algebra.Negate(project(part, whole.ids).rel)
+    return Relation(algebra.Union((whole.rel, negated)), whole.ids, whole.keys)
 
 
-def one_row(ctx: Lowering) -> Lowered:
-    """One row of one column that nothing refers to."""
-    return Lowered(algebra.Constant(((0,),), (INTEGER,)), (ctx.fresh(),))
+def one_row(ctx: Lowering) -> Relation:
+    """Return a relation of one row, with one column that nothing refers to."""
+    return Relation(algebra.Constant(((0,),), (INTEGER,)), (ctx.new_id(),))
 
 
-def row_count(ctx: Lowering, lowered: Lowered, positive: bool) -> Lowered:
-    """The number of rows: one row, only if that is positive, or only if it is zero."""
-    id_ = ctx.fresh()
-    counted = algebra.Reduce(lowered.rel, (), (algebra.AggregateCall("count", (), False, BIGINT),))
+def row_count(ctx: Lowering, relation: Relation, positive: bool) -> Relation:
+    """Return one row with the number of rows if it is positive, or if it is zero; else no row.
+
+    ``positive`` selects which.
+    """
+    id_ = ctx.new_id()
+    reduce = algebra.Reduce(relation.rel, (), (algebra.AggregateCall("count", (), False, BIGINT),))
     test = Call("gt" if positive else "eq", (Column(id_, BIGINT), Literal(0, BIGINT)), BOOLEAN)
-    return where(Lowered(counted, (id_,)), [test])
+    return where(Relation(reduce, (id_,)), [test])
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """How rows of two relations match: equal in pairs of scalars and in shared ids, and ``rest`` true."""
+    """Match condition of two relations: equal ``pairs`` of scalars, equal common ids, true ``rest``.
+
+    ``functions`` are the equality functions of the pairs.
+    """
 
     pairs: tuple[tuple[Scalar, Scalar], ...]
     functions: tuple[str, ...]
     rest: tuple[Scalar, ...]
-    shared: Ids
+    common_ids: Ids
 
 
-def match_of(left: Lowered, right: Lowered, predicates: Sequence[Scalar]) -> Match:
-    """The predicates (over ids) sorted into equalities between the two sides and others."""
+def split_equalities(left: Relation, right: Relation, predicates: Sequence[Scalar]) -> Match:
+    """Split predicates over ids into equalities between the two sides and the rest."""
     pairs, functions, rest = [], [], []
     for predicate in predicates:
         sides = facts.equalities([predicate])
-        if sides and _oriented(left, right, *sides[0]) is not None:
-            pair = _oriented(left, right, *sides[0])
+        if sides and _orient(left, right, *sides[0]) is not None:
+            pair = _orient(left, right, *sides[0])
             assert pair is not None and isinstance(predicate, Call)
             pairs.append(pair)
             functions.append(predicate.function)
         else:
             rest.append(predicate)
-    return Match(tuple(pairs), tuple(functions), tuple(rest), shared_ids(left, right))
+    return Match(tuple(pairs), tuple(functions), tuple(rest), common_ids(left, right))
 
 
-def shared_ids(left: Lowered, right: Lowered) -> Ids:
-    """The columns that both have."""
+def common_ids(left: Relation, right: Relation) -> Ids:
+    """Return the columns that both relations have."""
     return (frozenset(left.ids) & frozenset(right.ids)) - {DEAD}
 
 
-def _oriented(left: Lowered, right: Lowered, one: Scalar, other: Scalar) -> tuple[Scalar, Scalar] | None:
-    for here, there in ((one, other), (other, one)):
-        if columns(here) and columns(there) and left.has(columns(here)) and right.has(columns(there)):
-            return here, there
+def _orient(left: Relation, right: Relation, first: Scalar, second: Scalar) -> tuple[Scalar, Scalar] | None:
+    for left_side, right_side in ((first, second), (second, first)):
+        if (
+            columns(left_side)
+            and columns(right_side)
+            and left.has_columns(columns(left_side))
+            and right.has_columns(columns(right_side))
+        ):
+            return left_side, right_side
     return None
 
 
-def matches_once(ctx: Lowering, right: Lowered, match: Match) -> bool:
-    """Whether no left row can match two right rows."""
+def matches_once(ctx: Lowering, right: Relation, match: Match) -> bool:
+    """Return whether each left row matches at most one right row."""
     fixed = {side.index for _, side in match.pairs if isinstance(side, Column)}
-    return ctx.is_unique(right, fixed | match.shared)
+    return ctx.is_unique(right, fixed | match.common_ids)
 
 
 def semijoin(
-    ctx: Lowering, left: Lowered, right: Lowered, predicates: Sequence[Scalar], needed: Ids
-) -> Lowered:
-    """The rows of ``left`` that match, with at least the ``needed`` columns of it."""
-    own = [p for p in predicates if left.has(columns(p))]
-    theirs = [p for p in predicates if p not in own and right.has(columns(p))]
+    ctx: Lowering, left: Relation, right: Relation, predicates: Sequence[Scalar], needed: Ids
+) -> Relation:
+    """Return the rows of ``left`` that match, with at least its ``needed`` columns."""
+    own = [p for p in predicates if left.has_columns(columns(p))]
+    theirs = [p for p in predicates if p not in own and right.has_columns(columns(p))]
     both = [p for p in predicates if p not in own and p not in theirs]
     left, right = where(left, own), where(right, theirs)
-    match = match_of(left, right, both)
-    if not both and not match.shared:
+    match = split_equalities(left, right, both)
+    if not both and not match.common_ids:
         right = row_count(ctx, right, positive=True)
     if matches_once(ctx, right, match):
         return _with_keys(ctx, left, keep(join(ctx, [left, right], both), needed & set(left.ids)))
     if ctx.keys(left):
-        kept = (needed | ctx.keys(left)[0]) & set(left.ids)
+        retained = (needed | ctx.keys(left)[0]) & set(left.ids)
         joined = join(ctx, [left, right], both)
-        return _with_keys(ctx, left, distinct(ctx, joined, (id_ for id_ in left.ids if id_ in kept)))
+        return _with_keys(ctx, left, distinct(ctx, joined, (id_ for id_ in left.ids if id_ in retained)))
     if not match.rest:
         return keep(_join_values(ctx, left, right, match), needed & set(left.ids))
-    used = frozenset[int]().union(*(columns(p) for p in both)) | match.shared
+    used = frozenset[int]().union(*(columns(p) for p in both)) | match.common_ids
     values = distinct(ctx, left, (id_ for id_ in left.ids if id_ in used))
     matched = distinct(ctx, join(ctx, [values, right], both), values.ids)
     return keep(join(ctx, [left, matched]), needed & set(left.ids))
 
 
-def _with_keys(ctx: Lowering, left: Lowered, result: Lowered) -> Lowered:
-    keys = tuple(key for key in ctx.keys(left) if result.has(key))
-    return Lowered(result.rel, result.ids, keys)
+def _with_keys(ctx: Lowering, left: Relation, result: Relation) -> Relation:
+    keys = tuple(key for key in ctx.keys(left) if result.has_columns(key))
+    return Relation(result.rel, result.ids, keys)
 
 
-def _join_values(ctx: Lowering, left: Lowered, right: Lowered, match: Match) -> Lowered:
-    """Joins with the distinct values that the right sides of the equalities have."""
+def _join_values(ctx: Lowering, left: Relation, right: Relation, match: Match) -> Relation:
+    """Join with the distinct values of the equalities' right sides."""
     computed = [side for _, side in match.pairs if not isinstance(side, Column)]
-    names = [ctx.fresh() for _ in computed]
+    names = [ctx.new_id() for _ in computed]
     right = extend(right, names, computed)
     fresh = iter(names)
     sides = [side if isinstance(side, Column) else Column(next(fresh), side.type) for _, side in match.pairs]
-    values = distinct(ctx, right, (*sorted(match.shared), *(side.index for side in sides)))
+    values = distinct(ctx, right, (*sorted(match.common_ids), *(side.index for side in sides)))
     tests = [
-        Call(function, (here, side), BOOLEAN)
-        for function, (here, _), side in zip(match.functions, match.pairs, sides, strict=True)
+        Call(function, (left_side, side), BOOLEAN)
+        for function, (left_side, _), side in zip(match.functions, match.pairs, sides, strict=True)
     ]
     return join(ctx, [left, values], tests)
 
 
 def antijoin(
-    ctx: Lowering, left: Lowered, right: Lowered, predicates: Sequence[Scalar], needed: Ids
-) -> Lowered:
-    """The rows of ``left`` that match nothing, with at least the ``needed`` columns of it."""
-    used = frozenset[int]().union(*(columns(p) for p in predicates)) | shared_ids(left, right)
-    kept = (needed | used) & set(left.ids)
+    ctx: Lowering, left: Relation, right: Relation, predicates: Sequence[Scalar], needed: Ids
+) -> Relation:
+    """Return the rows of ``left`` that match no right row, with at least its ``needed`` columns."""
+    used = frozenset[int]().union(*(columns(p) for p in predicates)) | common_ids(left, right)
+    retained = (needed | used) & set(left.ids)
     keys = ctx.keys(left)
     if keys:
-        kept |= keys[0]
-    narrow = project(left, (id_ for id_ in left.ids if id_ in kept))
-    whole = ctx.share(_with_keys(ctx, left, narrow))
-    return minus(whole, semijoin(ctx, whole, right, predicates, frozenset(whole.ids)))
+        retained |= keys[0]
+    narrow = project(left, (id_ for id_ in left.ids if id_ in retained))
+    shared = ctx.share(_with_keys(ctx, left, narrow))
+    return minus(shared, semijoin(ctx, shared, right, predicates, frozenset(shared.ids)))

@@ -1,6 +1,6 @@
 """Query normalization: statements that differ only in constants share one text, the plan cache's key.
 
-:func:`marked_statement` parses a statement with markers in the place of its constants and parameters.
+:func:`parse_with_markers` parses a statement with markers in place of its constants and parameters.
 """
 
 import math
@@ -13,31 +13,34 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from kpg.compiler.sql.bind.literals import from_text, negated, number
+from kpg.compiler.sql.bind.literals import literal_from_text, negate_literal, parse_number
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parameters import (
-    Beyond,
     Binder,
     Marker,
+    NotConstantError,
     Parameters,
-    Sized,
-    checked,
-    has_marks,
-    numbered,
-    rewritten,
+    TypedInteger,
+    check_text,
+    map_trees,
+    may_have_placeholders,
+    number_placeholders,
 )
 from kpg.compiler.sql.parse.parser import parse
-from kpg.compiler.sql.parse.syntax import transformed
+from kpg.compiler.sql.parse.syntax import transform_tree
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
 from kpg.runtime.types import DATE, DOUBLE, INTEGER, TIMESTAMP, UNKNOWN, Type
 
-LONGEST: Final = 10_000
-MOST_CONSTANTS: Final = 200
-SMALL: Final = 9
-"""Digits of a number that is an INTEGER."""
-_BEGINNING: Final = re.compile(r"[\s(]*+(?:select|with|values|table|update|delete|insert)\b", re.IGNORECASE)
+MAX_LENGTH: Final = 10_000
+"""Characters of a text; longer ones are not normalized."""
+MAX_CONSTANTS: Final = 200
+INTEGER_DIGITS: Final = 9
+"""Digits of a number that is surely an INTEGER."""
+_FIRST_KEYWORD: Final = re.compile(
+    r"[\s(]*+(?:select|with|values|table|update|delete|insert)\b", re.IGNORECASE
+)
 _TOKEN: Final = re.compile(
     r"""[^\W\d][\w$]*+(?P<prefixed>['&])?+
     | "(?:[^"]|"")*+"
@@ -48,68 +51,77 @@ _TOKEN: Final = re.compile(
     | \$\d++""",
     re.VERBOSE,
 )
-_ODD: Final = frozenset({"prefixed", "odd", "open"})
+_UNSUPPORTED: Final = frozenset({"prefixed", "odd", "open"})
 
 
 @dataclass(frozen=True, slots=True)
-class Normal:
-    """A text without its constants, what these are, and where they begin."""
+class NormalizedText:
+    """Text without its constants, the constants, their source text, and the offsets where they begin."""
 
     text: str
     constants: tuple[Literal, ...]
-    written: tuple[str, ...]
-    places: tuple[int, ...]
+    constant_texts: tuple[str, ...]
+    offsets: tuple[int, ...]
 
 
 @lru_cache(256)
-def normal(text: str) -> Normal | None:
-    """A text as constants and what is around them; None if there is more in it than is told apart here."""
-    if len(text) > LONGEST or "\0" in text or _BEGINNING.match(text) is None:
+def normalize_text(text: str) -> NormalizedText | None:
+    """Separate the constants of a text from the rest.
+
+    None for a text with comments, unusual literals, several statements or too many constants.
+    """
+    if len(text) > MAX_LENGTH or "\0" in text or _FIRST_KEYWORD.match(text) is None:
         return None
-    around: list[str] = []
+    parts: list[str] = []
     constants: list[Literal] = []
-    written: list[str] = []
-    places: list[int] = []
+    constant_texts: list[str] = []
+    offsets: list[int] = []
     last = 0
     for token in _TOKEN.finditer(text):
         kind = token.lastgroup
         if kind is None:
             continue
-        if kind in _ODD:
+        if kind in _UNSUPPORTED:
             return None
-        found = token[0]
-        literal = _number(found) if kind == "number" else Literal(found[1:-1].replace("''", "'"), UNKNOWN)
+        source = token[0]
+        literal = _number(source) if kind == "number" else Literal(source[1:-1].replace("''", "'"), UNKNOWN)
         if literal is None:
             return None
         start, stop = token.span()
-        around += (text[last:start], _code(literal.type))
+        parts += (text[last:start], _placeholder(literal.type))
         constants.append(literal)
-        written.append(found)
-        places.append(start)
+        constant_texts.append(source)
+        offsets.append(start)
         last = stop
-    if len(constants) > MOST_CONSTANTS:
+    if len(constants) > MAX_CONSTANTS:
         return None
-    return Normal("".join((*around, text[last:])), tuple(constants), tuple(written), tuple(places))
+    return NormalizedText(
+        "".join((*parts, text[last:])), tuple(constants), tuple(constant_texts), tuple(offsets)
+    )
 
 
 def _number(text: str) -> Literal | None:
-    return Literal(int(text), INTEGER) if len(text) <= SMALL and text.isdigit() else number(text)
+    return (
+        Literal(int(text), INTEGER) if len(text) <= INTEGER_DIGITS and text.isdigit() else parse_number(text)
+    )
 
 
 @lru_cache(256)
-def _code(type_: Type) -> str:
-    """A type as what stands for a constant in a text."""
+def _placeholder(type_: Type) -> str:
+    """Return the text that stands for a constant of a type."""
     return "\ue000" if type_ == UNKNOWN else f"\ue000{type_}\ue000"
 
 
-Given = Literal | bool | None
-"""What a parameter is to a plan: a constant of a slot, or a part of the statement."""
+ParameterConstant = Literal | bool | None
+"""Parameter of a cached plan: a slot's constant, or a NULL or boolean as part of the statement."""
 
 
-def given(parameters: Sequence[Any] | Mapping[str, Any]) -> tuple[tuple[str | int, Given], ...] | None:
-    """Parameters by name or number; None if one is more than a constant.
+def parameter_constants(
+    parameters: Sequence[Any] | Mapping[str, Any],
+) -> tuple[tuple[str | int, ParameterConstant], ...] | None:
+    """Return parameters by name or number as constants; None if a value is no plain constant.
 
-    Raises InterfaceError for what is neither a list nor a mapping.
+    InterfaceError if they are neither a sequence nor a mapping.
     """
     if isinstance(parameters, str) or not isinstance(parameters, Sequence | Mapping):
         raise InterfaceError(
@@ -126,93 +138,113 @@ def given(parameters: Sequence[Any] | Mapping[str, Any]) -> tuple[tuple[str | in
     return tuple(found)
 
 
-def kinds(parameters: tuple[tuple[str | int, Given], ...]) -> tuple[object, ...]:
-    """What a plan depends on of parameters: their types, and which of them are no constants of a slot."""
-    return tuple((name, one.type if isinstance(one, Literal) else one) for name, one in parameters)
+def constant_types(parameters: tuple[tuple[str | int, ParameterConstant], ...]) -> tuple[object, ...]:
+    """Return what a plan depends on: the types of slot constants, and the other values themselves."""
+    return tuple(
+        (name, constant.type if isinstance(constant, Literal) else constant) for name, constant in parameters
+    )
 
 
 def _constant(value: Any) -> Literal | None:
-    """A value as the constant that the parser would make of it; None if it is no such."""
+    """Return a value as the constant that the parser would read; None if there is no such constant."""
     match value:
-        case Sized():
+        case TypedInteger():
             return Literal(int(value), value.type)
         case int():
-            positive = number(str(abs(value)))
-            return negated(positive) if value < 0 and positive is not None else positive
+            positive = parse_number(str(abs(value)))
+            return negate_literal(positive) if value < 0 and positive is not None else positive
         case Decimal() if value.is_finite():
-            positive = number(f"{value.copy_abs():f}")
-            return negated(positive) if value.is_signed() and positive is not None else positive
+            positive = parse_number(f"{value.copy_abs():f}")
+            return negate_literal(positive) if value.is_signed() and positive is not None else positive
         case float() if math.isfinite(value):
-            return from_text(repr(value), DOUBLE)
+            return literal_from_text(repr(value), DOUBLE)
         case str():
-            return Literal(checked(value), UNKNOWN)
+            return Literal(check_text(value), UNKNOWN)
         case datetime() if value.tzinfo is None:
-            return from_text(value.isoformat(sep=" "), TIMESTAMP)
+            return literal_from_text(value.isoformat(sep=" "), TIMESTAMP)
         case date() if not isinstance(value, datetime):
-            return from_text(value.isoformat(), DATE)
+            return literal_from_text(value.isoformat(), DATE)
         case _:
             return None
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A statement as it is asked: its text without constants, and these."""
+class NormalizedStatement:
+    """Statement in normalized form: its text without constants, the constants, and its parameters."""
 
     text: str
     parameters: Callable[[], Parameters]
-    """Values, or syntax of values."""
-    normal: Normal
-    given: tuple[tuple[str | int, Given], ...]
+    """Function that returns the parameters, as values or as syntax trees."""
+    normalized_text: NormalizedText
+    parameter_constants: tuple[tuple[str | int, ParameterConstant], ...]
 
     @property
     def constants(self) -> tuple[Literal | None, ...]:
-        """The constants of the text, then those of the parameters."""
-        return (*self.normal.constants, *(one if isinstance(one, Literal) else None for _, one in self.given))
+        """Return the constants of the text, then those of the parameters.
+
+        A parameter without a slot has None.
+        """
+        return (
+            *self.normalized_text.constants,
+            *(
+                constant if isinstance(constant, Literal) else None
+                for _, constant in self.parameter_constants
+            ),
+        )
 
 
-def asked(text: str, parameters: Parameters | None) -> Asked | None:
-    """A text as a statement that may have a plan with slots; None if it has none."""
+def normalize_statement(text: str, parameters: Parameters | None) -> NormalizedStatement | None:
+    """Normalize a statement with its parameters; None if it cannot have a cached plan with slots."""
     by_position = parameters is not None and not hasattr(parameters, "keys")
-    text = numbered(text) if by_position and "?" in text else text
-    found = normal(text)
-    values = () if parameters is None else given(parameters)
-    return None if found is None or values is None else Asked(text, lambda: parameters or (), found, values)
+    text = number_placeholders(text) if by_position and "?" in text else text
+    normalized = normalize_text(text)
+    constants = () if parameters is None else parameter_constants(parameters)
+    return (
+        None
+        if normalized is None or constants is None
+        else NormalizedStatement(text, lambda: parameters or (), normalized, constants)
+    )
 
 
-def marked_statement(asked: Asked, pins: tuple[int, ...]) -> ast.Statement:
-    """The statement with markers in the place of its constants."""
-    normal = asked.normal
+def parse_with_markers(source: NormalizedStatement, pins: tuple[int, ...]) -> ast.Statement:
+    """Parse a normalized statement, with markers in place of constants other than the positions ``pins``.
+
+    NotConstantError if there are parameters and the text has no placeholder.
+    """
+    normalized = source.normalized_text
     markers = {
-        normal.places[place]: Marker.of(place, literal.type)
-        for place, literal in enumerate(normal.constants)
+        normalized.offsets[place]: Marker.of(place, literal.type)
+        for place, literal in enumerate(normalized.constants)
         if place not in pins
     }
 
-    def mark(node: exp.Expr) -> exp.Expr:
+    def replace_constant(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Literal) or node.meta.get("start") not in markers:
             return node
         marked = node.copy()
         marked.set("this", markers[node.meta["start"]])
         return marked
 
-    (statement,) = parse(asked.text)
-    statement = rewritten(statement, lambda tree: transformed(tree, mark))
-    if not asked.given:
+    (statement,) = parse(source.text)
+    statement = map_trees(statement, lambda tree: transform_tree(tree, replace_constant))
+    if not source.parameter_constants:
         return statement
-    if not has_marks(asked.text):
-        raise Beyond
-    first = len(normal.constants)
-    names = [name for name, _ in asked.given]
-    values = [_marker(place, one) for place, (_, one) in enumerate(asked.given, first)]
-    by_name = isinstance(asked.parameters(), Mapping)
+    if not may_have_placeholders(source.text):
+        raise NotConstantError
+    first = len(normalized.constants)
+    names = [name for name, _ in source.parameter_constants]
+    values = [
+        _marker(place, constant) for place, (_, constant) in enumerate(source.parameter_constants, first)
+    ]
+    by_name = isinstance(source.parameters(), Mapping)
     binder = Binder(dict(zip(map(str, names), values, strict=True)) if by_name else values)
     bound = binder.bind(statement)
     binder.finish()
     return bound
 
 
-def _marker(place: int, given: Given) -> Any:
-    """What the binder of parameters is given for a value."""
-    if not isinstance(given, Literal):
-        return given
-    return exp.Literal(this=Marker.of(place, given.type), is_string=given.type == UNKNOWN)
+def _marker(place: int, constant: ParameterConstant) -> Any:
+    """Return the value of a parameter for the binder: a marker for a constant in a slot."""
+    if not isinstance(constant, Literal):
+        return constant
+    return exp.Literal(this=Marker.of(place, constant.type), is_string=constant.type == UNKNOWN)

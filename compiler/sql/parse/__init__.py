@@ -1,1 +1,1 @@
-"""The SQL parser: text to statements, with queries as sqlglot's trees and definitions read token by token."""
+"""The SQL parser: text to statements. Queries are sqlglot's trees; DDL is parsed token by token."""

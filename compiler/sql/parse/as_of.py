@@ -12,11 +12,11 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.parse.parameters import Part, rewritten
+from kpg.compiler.sql.parse.parameters import Part, map_trees
 from kpg.compiler.sql.parse.reader import Reader
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 
-VALUES: Final = frozenset(
+VALUE_TOKENS: Final = frozenset(
     (
         TokenType.NUMBER,
         TokenType.STRING,
@@ -27,51 +27,52 @@ VALUES: Final = frozenset(
         TokenType.NULL,
     )
 )
-WORDS: Final = frozenset(
+VALUE_WORDS: Final = frozenset(
     (
         *("timestamp", "timestamptz", "date", "now", "current_timestamp", "localtimestamp", "cast", "epoch"),
         *("system", "true", "false", "clock_timestamp", "statement_timestamp", "transaction_timestamp"),
     )
 )
-"""What a value begins with behind AS OF; with ``epoch`` and ``system time`` what is said without need."""
-HINT: Final = (
-    "AS OF stands at the end of a query that is asked once, of INSERT with one, or of CREATE TABLE AS"
-)
+"""First words of a value after AS OF; ``epoch`` and ``system time`` are noise words before it."""
+HINT: Final = "write AS OF at the end of a query, of INSERT with a query, or of CREATE TABLE AS"
 
 
-def split(tokens: list[Token], text: str) -> tuple[list[Token], ast.Then | None]:
-    """The tokens of a query without its AS OF, and that."""
-    place = place_of(tokens)
+def split_as_of(tokens: list[Token], text: str) -> tuple[list[Token], ast.AsOf | None]:
+    """Return the tokens of a query without its AS OF, and that clause."""
+    place = find_as_of(tokens)
     if place is None:
         return tokens, None
     span = Span(text, tokens[place].start, tokens[-1].end + 1)
-    rest = without_words(tokens[place + 2 :])
+    rest = skip_noise_words(tokens[place + 2 :])
     if not rest or not place:
         raise ProgrammingError("syntax error: AS OF stands between a query and a value", span=span)
     reader = Reader(rest, text)
     tree = reader.expression()
-    if not reader.done:
-        left = reader.here()
-        raise ProgrammingError(f'syntax error at "{text[left.start : left.end]}"', span=left, hint=HINT)
-    return tokens[:place], ast.Then(tree, span)
+    if not reader.at_end:
+        unread = reader.here()
+        raise ProgrammingError(f'syntax error at "{text[unread.start : unread.end]}"', span=unread, hint=HINT)
+    return tokens[:place], ast.AsOf(tree, span)
 
 
-def query_of(alone: ast.Then) -> ast.Select:
-    """The query that has an expression as its only value."""
-    return ast.Select(exp.Select(expressions=[alone.query.copy()]), alone.span)
+def value_query(as_of: ast.AsOf) -> ast.Select:
+    """Return a query for the value of an AS OF expression."""
+    return ast.Select(exp.Select(expressions=[as_of.value.copy()]), as_of.span)
 
 
-def without_words(rest: list[Token]) -> list[Token]:
-    """What stands behind AS OF without what is said without need."""
-    if _word(rest[0]) == "epoch":
-        return rest[1:]
-    if _word(rest[0]) == "system":
-        return rest[2:] if len(rest) > 1 and _word(rest[1]) == "time" else rest
-    return rest
+def skip_noise_words(tokens: list[Token]) -> list[Token]:
+    """Return the tokens after AS OF without ``epoch`` or ``system time``."""
+    if _word(tokens[0]) == "epoch":
+        return tokens[1:]
+    if _word(tokens[0]) == "system":
+        return tokens[2:] if len(tokens) > 1 and _word(tokens[1]) == "time" else tokens
+    return tokens
 
 
-def place_of(tokens: Sequence[Token], *, within: bool = False) -> int | None:
-    """Where the first such clause begins, if there is one: of the statement, or ``within`` parentheses."""
+def find_as_of(tokens: Sequence[Token], *, nested: bool = False) -> int | None:
+    """Return the index of the first AS OF of the statement; None without one.
+
+    With ``nested``, only AS OF in parentheses counts, else only AS OF outside.
+    """
     depth = 0
     for place, token in enumerate(tokens):
         depth += int(token.token_type is TokenType.L_PAREN) - int(token.token_type is TokenType.R_PAREN)
@@ -82,7 +83,9 @@ def place_of(tokens: Sequence[Token], *, within: bool = False) -> int | None:
             continue
         if place and _word(tokens[place - 1]) in ("system_time", "timestamp"):
             continue
-        if (following.token_type in VALUES or _word(following) in WORDS) and within == (depth > 0):
+        if (following.token_type in VALUE_TOKENS or _word(following) in VALUE_WORDS) and nested == (
+            depth > 0
+        ):
             return place
     return None
 
@@ -91,52 +94,52 @@ def _word(token: Token) -> str:
     return token.text.lower()
 
 
-MARK: Final = "kpg_as_of"
-QUERIES: Final = frozenset((TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN))
+MARKER: Final = "kpg_as_of"
+QUERY_TOKENS: Final = frozenset((TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN))
 Found = tuple[exp.Select, exp.Expr, exp.Expr]
 
 
-def marked(tokens: list[Token], text: str) -> list[Token]:
-    """The tokens of a statement with queries AS OF within it marked; the same list if there are none."""
-    while (place := place_of(tokens, within=True)) is not None:
-        opens, closes = _around(tokens, place)
-        if tokens[opens + 1].token_type not in QUERIES:
+def mark_nested_queries(tokens: list[Token], text: str) -> list[Token]:
+    """Return the tokens with each nested ``(query AS OF value)`` marked; the same list if there is none."""
+    while (place := find_as_of(tokens, nested=True)) is not None:
+        open_index, close_index = _enclosing_parentheses(tokens, place)
+        if tokens[open_index + 1].token_type not in QUERY_TOKENS:
             span = Span(text, tokens[place].start, tokens[place + 2].end + 1)
             raise NotSupportedError(
                 "AS OF behind anything but a query is not supported", span=span, hint=HINT
             )
-        if any(token.text == MARK for token in tokens[opens:place]):
+        if any(token.text == MARKER for token in tokens[open_index:place]):
             span = Span(text, tokens[place].start, tokens[place + 2].end + 1)
             raise NotSupportedError("AS OF within a query AS OF is not supported", span=span, hint=HINT)
-        made = _Maker(tokens[place])
-        value = without_words(tokens[place + 2 : closes])
+        make_tokens = _TokenFactory(tokens[place])
+        value = skip_noise_words(tokens[place + 2 : close_index])
         tokens = [
-            *tokens[: opens + 1],
-            *made("SELECT", "*", "FROM", "("),
-            *tokens[opens + 1 : place],
-            *made(")", "AS", MARK, "WHERE", MARK, "("),
+            *tokens[: open_index + 1],
+            *make_tokens("SELECT", "*", "FROM", "("),
+            *tokens[open_index + 1 : place],
+            *make_tokens(")", "AS", MARKER, "WHERE", MARKER, "("),
             *value,
-            *made(")"),
-            *tokens[closes:],
+            *make_tokens(")"),
+            *tokens[close_index:],
         ]
     return tokens
 
 
-def _around(tokens: list[Token], place: int) -> tuple[int, int]:
-    """The parentheses around a place."""
+def _enclosing_parentheses(tokens: list[Token], place: int) -> tuple[int, int]:
+    """Return the indexes of the parentheses around a token."""
     depth, opens = 0, place
     while depth >= 0:
         opens -= 1
-        depth += _deeper(tokens[opens], TokenType.R_PAREN, TokenType.L_PAREN)
+        depth += _depth_change(tokens[opens], TokenType.R_PAREN, TokenType.L_PAREN)
     depth, closes = 0, place
     while depth >= 0 and closes + 1 < len(tokens):
         closes += 1
-        depth += _deeper(tokens[closes], TokenType.L_PAREN, TokenType.R_PAREN)
+        depth += _depth_change(tokens[closes], TokenType.L_PAREN, TokenType.R_PAREN)
     return opens, closes
 
 
-def _deeper(token: Token, more: TokenType, less: TokenType) -> int:
-    return int(token.token_type is more) - int(token.token_type is less)
+def _depth_change(token: Token, opening: TokenType, closing: TokenType) -> int:
+    return int(token.token_type is opening) - int(token.token_type is closing)
 
 
 TYPES: Final = {
@@ -147,12 +150,12 @@ TYPES: Final = {
     ")": TokenType.R_PAREN,
     "AS": TokenType.ALIAS,
     "WHERE": TokenType.WHERE,
-    MARK: TokenType.VAR,
+    MARKER: TokenType.VAR,
 }
 
 
-class _Maker:
-    """Makes tokens where another one is."""
+class _TokenFactory:
+    """Factory of tokens at the position of another token."""
 
     def __init__(self, at: Token) -> None:
         self._at = at
@@ -162,30 +165,33 @@ class _Maker:
         return (Token(TYPES[word], word, at.line, at.col, at.start, at.end) for word in words)
 
 
-def evaluated(statement: Part, name_of: Callable[[ast.Select], str], span: Span) -> Part:
-    """A statement that reads a table for each marked query, innermost first; ``name_of`` makes these."""
+def replace_nested_queries(statement: Part, store_query: Callable[[ast.Select], str], span: Span) -> Part:
+    """Return the statement with a table in place of each marked query, innermost first.
+
+    ``name_of`` evaluates a query into a table and returns its name.
+    """
 
     def change(tree: exp.Expr) -> exp.Expr:
-        if not any(_parts(one) for one in tree.find_all(exp.Select)):
+        if not any(_marked_query(one) for one in tree.find_all(exp.Select)):
             return tree
         tree = tree.copy()
         for node in reversed(list(tree.find_all(exp.Select))):
-            found = _parts(node)
+            found = _marked_query(node)
             if found is not None:
                 query, value = found
-                name = name_of(ast.Select(query.copy(), span, ast.Then(value.copy(), span)))
+                name = store_query(ast.Select(query.copy(), span, ast.AsOf(value.copy(), span)))
                 table = exp.Table(this=exp.Identifier(this=name, quoted=True))
                 node.replace(exp.Select(expressions=[exp.Star()]).from_(table))
         return tree
 
-    return rewritten(statement, change)
+    return map_trees(statement, change)
 
 
-def _parts(node: exp.Select) -> tuple[exp.Expr, exp.Expr] | None:
-    """The query and the value of what was marked."""
+def _marked_query(node: exp.Select) -> tuple[exp.Expr, exp.Expr] | None:
+    """Return the query and the value of a marked query; None for any other SELECT."""
     where = node.args.get("where")
     mark = None if where is None else where.this
-    if not isinstance(mark, exp.Anonymous) or mark.name.lower() != MARK or len(mark.expressions) != 1:
+    if not isinstance(mark, exp.Anonymous) or mark.name.lower() != MARKER or len(mark.expressions) != 1:
         return None
     source = node.args.get("from_") or node.args.get("from")
     return None if source is None else (source.this.this, mark.expressions[0])

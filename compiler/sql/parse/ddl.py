@@ -1,6 +1,6 @@
 """Dispatch of DDL statements by their first words.
 
-CREATE TYPE, CREATE SCHEMA, DROP, TRUNCATE and COMMENT are read here.
+CREATE TYPE, CREATE SCHEMA, DROP, TRUNCATE and COMMENT are parsed here.
 """
 
 from typing import Final
@@ -9,18 +9,18 @@ from kpg.compiler.qualified_names import DATABASE
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse import roles, routines, schema_objects, statements
 from kpg.compiler.sql.parse.reader import Reader
-from kpg.compiler.sql.parse.statements import Accepted
-from kpg.compiler.sql.parse.tables import alter_sequence, modifiers
+from kpg.compiler.sql.parse.statements import Utility
+from kpg.compiler.sql.parse.tables import parse_alter_sequence, parse_modifiers
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.types import Kind, Type
-from kpg.runtime.unsupported_features import SYNTAX, unsupported_syntax
+from kpg.runtime.unsupported_features import SYNTAX, unsupported_syntax_error
 
-REFUSED: Final = {
+UNSUPPORTED_KINDS: Final = {
     "FOREIGN": "a foreign table",
-    "OPERATOR": "an operator of the user's",
+    "OPERATOR": "a user-defined operator",
     "DATABASE": "a database",
     "TABLESPACE": "a tablespace",
-    "CAST": "a cast of the user's",
+    "CAST": "a user-defined cast",
     "COLLATION": "a collation",
     "LANGUAGE": "a language",
     "PUBLICATION": "a publication",
@@ -30,7 +30,7 @@ REFUSED: Final = {
     "TRANSFORM": "a transform",
     "ACCESS METHOD": "an access method",
 }
-ABSENT: Final = {
+NONEXISTENT_KINDS: Final = {
     "EVENT TRIGGER": "event trigger",
     "FOREIGN TABLE": "foreign table",
     "FOREIGN DATA WRAPPER": "foreign-data wrapper",
@@ -41,13 +41,16 @@ ABSENT: Final = {
     "PUBLICATION": "publication",
     "SUBSCRIPTION": "subscription",
 }
-"""Kinds of what cannot be made, so that DROP IF EXISTS has nothing to do, with their names in notices."""
+"""Kinds of objects that cannot exist, with their names in notices.
+
+DROP IF EXISTS of one has no effect.
+"""
 BUILT_IN: Final = frozenset((DATABASE, "pg_default", "pg_global", "plpgsql", "sql", "c", "internal"))
-"""Names of what exists without having been made."""
-NOTHING: Final = ("USER MAPPING", "STATISTICS")
-"""What may be made, altered and dropped, and changes nothing."""
-ROLES: Final = ("ROLE", "USER", "GROUP")
-OWNED: Final = (
+"""Names of built-in objects of these kinds."""
+IGNORED_KINDS: Final = ("USER MAPPING", "STATISTICS")
+"""Kinds of objects whose definitions are accepted and have no effect."""
+ROLE_KEYWORDS: Final = ("ROLE", "USER", "GROUP")
+OWNABLE_KINDS: Final = (
     "MATERIALIZED VIEW",
     "TABLE",
     "VIEW",
@@ -60,20 +63,29 @@ OWNED: Final = (
     "DATABASE",
     "INDEX",
 )
-"""What has an owner."""
-KINDS: Final = ("MATERIALIZED VIEW", "TABLE", "VIEW", "INDEX", "SEQUENCE", "SCHEMA", "TYPE", "DOMAIN")
+"""Kinds of objects with an owner."""
+DROPPABLE_KINDS: Final = (
+    "MATERIALIZED VIEW",
+    "TABLE",
+    "VIEW",
+    "INDEX",
+    "SEQUENCE",
+    "SCHEMA",
+    "TYPE",
+    "DOMAIN",
+)
 EXTENSIONS: Final = ("plpgsql", "pgcrypto", "uuid-ossp", "btree_gist", "btree_gin", "pg_stat_statements")
-"""Those that may be asked for: what they have is here anyhow, or is refused where it is called."""
-INSTEAD: Final = {
+"""Extensions that can be created; their functions are built in, or refused where they are called."""
+EXTENSION_HINTS: Final = {
     "citext": "compare lower(a), and make an index on lower(a) UNIQUE",
     "hstore": "use jsonb",
     "pg_trgm": "use LIKE, ILIKE or a regular expression",
 }
-"""What does the work of extensions that are not there."""
-NAMED: Final = ("ROLE", "EXTENSION", "COLLATION", "TABLESPACE", "LANGUAGE", "STATISTICS")
-"""What may be commented on, and the comment is kept without a look at what it is about."""
-COMMENTED: Final = (
-    *NAMED,
+"""Alternatives to extensions that kpg lacks."""
+UNCHECKED_COMMENT_KINDS: Final = ("ROLE", "EXTENSION", "COLLATION", "TABLESPACE", "LANGUAGE", "STATISTICS")
+"""Kinds whose comments are stored without a check that the object exists."""
+COMMENT_KINDS: Final = (
+    *UNCHECKED_COMMENT_KINDS,
     "MATERIALIZED VIEW",
     "TABLE",
     "VIEW",
@@ -89,177 +101,186 @@ COMMENTED: Final = (
 )
 
 
-def read(word: str, reader: Reader) -> statements.Statement | None:
-    """A statement that begins with one of ``parser.DEFINING``; None if it is read elsewhere."""
+def parse_ddl(word: str, reader: Reader) -> statements.Statement | None:
+    """Parse a statement that begins with one of ``parser.DDL_KEYWORDS``; None if sqlglot parses it."""
     match word:
         case "create":
-            return create(reader)
+            return parse_create(reader)
         case "alter":
-            return alter_any(reader)
+            return parse_alter(reader)
         case "drop":
-            return drop(reader)
+            return parse_drop(reader)
         case "truncate":
-            return truncate(reader)
+            return parse_truncate(reader)
         case _:
-            return comment(reader)
+            return parse_comment(reader)
 
 
-def create(reader: Reader) -> statements.Statement | None:
-    """A CREATE of anything but a table, a view or a sequence; None if it is read elsewhere."""
-    or_replace = "REPLACE" in modifiers(reader)
-    if reader.take("EGO", "VIEW"):
-        return schema_objects.create_ego_view(reader, or_replace=or_replace)
+def parse_create(reader: Reader) -> statements.Statement | None:
+    """Parse a CREATE of anything but a table, a view or a sequence; None if sqlglot parses it."""
+    or_replace = "REPLACE" in parse_modifiers(reader)
+    if reader.accept("EGO", "VIEW"):
+        return schema_objects.parse_create_ego_view(reader, or_replace=or_replace)
     if reader.at("UNIQUE") or reader.at("INDEX"):
-        unique = reader.take("UNIQUE")
-        reader.need("INDEX")
-        return schema_objects.create_index(reader, unique=unique)
-    if reader.take("SCHEMA"):
-        return _create_schema(reader)
-    if reader.take("TYPE"):
-        return _create_type(reader)
-    if reader.take("DOMAIN"):
-        return schema_objects.create_domain(reader)
-    return _create_code(reader, or_replace=or_replace) or _refuse(reader, "CREATE")
+        unique = reader.accept("UNIQUE")
+        reader.expect("INDEX")
+        return schema_objects.parse_create_index(reader, unique=unique)
+    if reader.accept("SCHEMA"):
+        return _parse_create_schema(reader)
+    if reader.accept("TYPE"):
+        return _parse_create_type(reader)
+    if reader.accept("DOMAIN"):
+        return schema_objects.parse_create_domain(reader)
+    return _parse_create_routine(reader, or_replace=or_replace) or _parse_other(reader, "CREATE")
 
 
-def _create_code(reader: Reader, *, or_replace: bool) -> statements.Statement | None:
-    """What has a body: a function, an aggregate, a policy."""
-    if reader.take("FUNCTION"):
-        return routines.create_function(reader, or_replace=or_replace)
-    if reader.take("AGGREGATE"):
-        return routines.create_aggregate(reader, or_replace=or_replace)
-    if reader.take("POLICY"):
-        return roles.create_policy(reader)
+def _parse_create_routine(reader: Reader, *, or_replace: bool) -> statements.Statement | None:
+    """Parse CREATE FUNCTION, AGGREGATE or POLICY; None for any other CREATE."""
+    if reader.accept("FUNCTION"):
+        return routines.parse_create_function(reader, or_replace=or_replace)
+    if reader.accept("AGGREGATE"):
+        return routines.parse_create_aggregate(reader, or_replace=or_replace)
+    if reader.accept("POLICY"):
+        return roles.parse_create_policy(reader)
     return None
 
 
-def _refuse(reader: Reader, verb: str) -> statements.Statement | None:
-    """Refuse by name what is not supported; what has nothing to do is taken, and what is about roles read."""
-    for words in NOTHING:
-        if reader.take(*words.split()):
+def _parse_other(reader: Reader, verb: str) -> statements.Statement | None:
+    """Parse a statement about roles, extensions or ignored kinds, and refuse unsupported kinds.
+
+    None if sqlglot parses it.
+    """
+    for words in IGNORED_KINDS:
+        if reader.accept(*words.split()):
             reader.skip(len(reader.rest()))
-            return Accepted(f"{verb} {words}", (), reader.span)
-    word = next((one for one in ROLES if reader.take(one)), "")
+            return Utility(f"{verb} {words}", (), reader.span)
+    word = next((one for one in ROLE_KEYWORDS if reader.accept(one)), "")
     if word:
         match verb:
             case "CREATE":
-                return roles.create(reader, word)
+                return roles.parse_create_role(reader, word)
             case "ALTER":
-                return roles.alter(reader, word)
+                return roles.parse_alter_role(reader, word)
             case _:
-                return roles.drop(reader)
-    if reader.take("EXTENSION"):
-        return _extension(reader, verb)
-    absent = _absent(reader) if verb == "DROP" else None
+                return roles.parse_drop_role(reader)
+    if reader.accept("EXTENSION"):
+        return _parse_extension(reader, verb)
+    absent = _parse_drop_nonexistent(reader) if verb == "DROP" else None
     if absent is not None:
         return absent
     _refuse_unsupported(reader, verb)
-    for words, construct in REFUSED.items():
+    for words, construct in UNSUPPORTED_KINDS.items():
         if reader.at(*words.split()):
             reader.refuse(f"{verb} of {construct}" if verb != "CREATE" else construct)
     return None
 
 
-def _absent(reader: Reader) -> Accepted | None:
-    """DROP IF EXISTS of what no user can make, so that it never exists; None, and nothing taken, else."""
-    start = reader.place
-    kind = next((one for one in ABSENT if reader.take(*one.split())), "")
-    if kind and reader.take("IF", "EXISTS"):
+def _parse_drop_nonexistent(reader: Reader) -> Utility | None:
+    """Parse DROP IF EXISTS of objects that cannot exist; None otherwise, at the same position."""
+    start = reader.position
+    kind = next((one for one in NONEXISTENT_KINDS if reader.accept(*one.split())), "")
+    if kind and reader.accept("IF", "EXISTS"):
         names = reader.relations()
-        if not reader.take("CASCADE"):
-            reader.take("RESTRICT")
-        if reader.done and not BUILT_IN.intersection(names):
-            facts = (f'{ABSENT[kind]} "{name.rpartition(".")[2]}" does not exist' for name in names)
-            return Accepted(f"DROP {kind}", (), reader.span, skipped=tuple((fact, "00000") for fact in facts))
-    reader.skip(start - reader.place)
+        if not reader.accept("CASCADE"):
+            reader.accept("RESTRICT")
+        if reader.at_end and not BUILT_IN.intersection(names):
+            messages = (
+                f'{NONEXISTENT_KINDS[kind]} "{name.rpartition(".")[2]}" does not exist' for name in names
+            )
+            return Utility(
+                f"DROP {kind}", (), reader.span, notices=tuple((fact, "00000") for fact in messages)
+            )
+    reader.skip(start - reader.position)
     return None
 
 
 def _refuse_unsupported(reader: Reader, verb: str) -> None:
-    """NotSupportedError if an object follows of a kind that there is not."""
+    """Raise NotSupportedError if an unsupported kind of object comes next."""
     for words in SYNTAX:
         if reader.at(*words.split()):
-            raise unsupported_syntax(words, reader.here(), verb=verb)
+            raise unsupported_syntax_error(words, reader.here(), verb=verb)
 
 
-def _extension(reader: Reader, verb: str) -> Accepted:
-    """CREATE, ALTER or DROP of an extension whose functions are there anyhow."""
-    lenient = reader.take("IF", "NOT", "EXISTS") if verb == "CREATE" else reader.take("IF", "EXISTS")
-    skipped = []
+def _parse_extension(reader: Reader, verb: str) -> Utility:
+    """Parse CREATE, ALTER or DROP EXTENSION."""
+    has_if_exists = (
+        reader.accept("IF", "NOT", "EXISTS") if verb == "CREATE" else reader.accept("IF", "EXISTS")
+    )
+    notices = []
     while True:
-        place, name = reader.here(), reader.folded()
-        if name not in EXTENSIONS and not (lenient and verb == "DROP"):
-            hint = INSTEAD.get(name, f"those that are there: {', '.join(sorted(EXTENSIONS))}")
+        place, name = reader.here(), reader.folded_name()
+        if name not in EXTENSIONS and not (has_if_exists and verb == "DROP"):
+            hint = EXTENSION_HINTS.get(name, f"those that are there: {', '.join(sorted(EXTENSIONS))}")
             raise NotSupportedError(f'extension "{name}" is not available', span=place, hint=hint)
         if name not in EXTENSIONS:
-            skipped.append((f'extension "{name}" does not exist', "00000"))
-        elif lenient and verb == "CREATE" and name == "plpgsql":
-            skipped.append((f'extension "{name}" already exists', "42710"))
-        if verb != "DROP" or not reader.take(","):
+            notices.append((f'extension "{name}" does not exist', "00000"))
+        elif has_if_exists and verb == "CREATE" and name == "plpgsql":
+            notices.append((f'extension "{name}" already exists', "42710"))
+        if verb != "DROP" or not reader.accept(","):
             break
     if verb == "DROP":
-        if not reader.take("CASCADE"):
-            reader.take("RESTRICT")
+        if not reader.accept("CASCADE"):
+            reader.accept("RESTRICT")
     elif verb == "ALTER":
-        reader.choice("UPDATE", "SET")
-        if reader.take("TO") and not reader.take_text():
+        reader.expect_one_of("UPDATE", "SET")
+        if reader.accept("TO") and not reader.accept_string():
             reader.name()
-        if reader.take("SCHEMA"):
+        if reader.accept("SCHEMA"):
             reader.name()
     else:
-        reader.take("WITH")
-        while not reader.done:
-            option = reader.choice("SCHEMA", "VERSION", "CASCADE")
-            if option != "CASCADE" and not (option == "VERSION" and reader.take_text()):
+        reader.accept("WITH")
+        while not reader.at_end:
+            option = reader.expect_one_of("SCHEMA", "VERSION", "CASCADE")
+            if option != "CASCADE" and not (option == "VERSION" and reader.accept_string()):
                 reader.name()
-    reader.end()
-    return Accepted(f"{verb} EXTENSION", (), reader.span, skipped=tuple(skipped))
+    reader.expect_end()
+    return Utility(f"{verb} EXTENSION", (), reader.span, notices=tuple(notices))
 
 
-def _create_type(reader: Reader) -> ast.CreateType:
+def _parse_create_type(reader: Reader) -> ast.CreateType:
     name = reader.relation()
-    if not reader.take("AS"):
+    if not reader.accept("AS"):
         reader.refuse("a type of this kind", "types are ENUMs and rows")
-    if reader.take("ENUM"):
+    if reader.accept("ENUM"):
         labels: list[str] = []
-        reader.need("(")
-        while not reader.take(")"):
+        reader.expect("(")
+        while not reader.accept(")"):
             labels.append(reader.string())
-            if not reader.take(","):
-                reader.need(")")
+            if not reader.accept(","):
+                reader.expect(")")
                 break
-        reader.end()
+        reader.expect_end()
         return ast.CreateType(name, Type(Kind.ENUM, labels=tuple(labels), name=name), reader.span)
-    if not reader.take("("):
+    if not reader.accept("("):
         reader.refuse("a type of this kind", "types are ENUMs and rows")
     names, types = [], []
     while True:
         names.append(reader.name())
         types.append(reader.type())
-        if not reader.take(","):
+        if not reader.accept(","):
             break
-    reader.need(")")
-    reader.end()
-    made = Type(Kind.RECORD, parts=tuple(types), labels=tuple(names), name=name)
-    return ast.CreateType(name, made, reader.span)
+    reader.expect(")")
+    reader.expect_end()
+    row_type = Type(Kind.RECORD, parts=tuple(types), labels=tuple(names), name=name)
+    return ast.CreateType(name, row_type, reader.span)
 
 
-def _create_schema(reader: Reader) -> ast.CreateSchema:
-    exists = reader.take("IF", "NOT", "EXISTS")
+def _parse_create_schema(reader: Reader) -> ast.CreateSchema:
+    exists = reader.accept("IF", "NOT", "EXISTS")
     name, owner = "" if reader.at("AUTHORIZATION") else reader.name(), ""
-    if reader.take("AUTHORIZATION"):
-        owner = roles.role(reader)
+    if reader.accept("AUTHORIZATION"):
+        owner = roles.parse_role(reader)
         name = name or owner
-    return ast.CreateSchema(name, exists, reader.span, owner, _elements(reader))
+    return ast.CreateSchema(name, exists, reader.span, owner, _parse_schema_elements(reader))
 
 
-def _elements(reader: Reader) -> tuple[str, ...]:
-    """The statements within CREATE SCHEMA, as texts."""
-    if reader.done:
+def _parse_schema_elements(reader: Reader) -> tuple[str, ...]:
+    """Return the texts of the statements within CREATE SCHEMA."""
+    if reader.at_end:
         return ()
     tokens = list(reader.rest())
     if tokens[0].text.upper() not in ("CREATE", "GRANT"):
-        reader.unexpected("CREATE or GRANT")
+        reader.fail_unexpected("CREATE or GRANT")
     starts, depth = list[int](), 0
     for token in tokens:
         depth += (token.text == "(") - (token.text == ")")
@@ -270,129 +291,129 @@ def _elements(reader: Reader) -> tuple[str, ...]:
     return tuple(reader.text[start:end] for start, end in zip(starts, ends, strict=True))
 
 
-def alter_any(reader: Reader) -> statements.Statement | None:
-    """An ALTER; None if it is read elsewhere."""
-    reader.need("ALTER")
-    found = _owned(reader)
+def parse_alter(reader: Reader) -> statements.Statement | None:
+    """Parse an ALTER; None if sqlglot parses it."""
+    reader.expect("ALTER")
+    found = _parse_alter_owner(reader)
     if found is not None:
         return found
-    if reader.take("DEFAULT", "PRIVILEGES"):
-        return roles.defaults(reader)
-    if reader.take("SEQUENCE"):
-        return alter_sequence(reader)
+    if reader.accept("DEFAULT", "PRIVILEGES"):
+        return roles.parse_alter_default_privileges(reader)
+    if reader.accept("SEQUENCE"):
+        return parse_alter_sequence(reader)
     for kind in ("MATERIALIZED VIEW", "TABLE", "VIEW", "INDEX"):
-        if reader.take(*kind.split()):
-            return schema_objects.alter(reader, kind)
-    if reader.take("SCHEMA"):
-        return schema_objects.rename_schema(reader)
-    if reader.take("DOMAIN"):
-        return schema_objects.alter_domain(reader)
-    if reader.take("TYPE"):
-        return schema_objects.alter_type(reader)
-    if reader.take("FUNCTION") or reader.take("ROUTINE"):
-        return routines.alter_function(reader)
-    if reader.take("POLICY"):
-        return roles.alter_policy(reader)
-    return _refuse(reader, "ALTER")
+        if reader.accept(*kind.split()):
+            return schema_objects.parse_alter_relation(reader, kind)
+    if reader.accept("SCHEMA"):
+        return schema_objects.parse_rename_schema(reader)
+    if reader.accept("DOMAIN"):
+        return schema_objects.parse_alter_domain(reader)
+    if reader.accept("TYPE"):
+        return schema_objects.parse_alter_type(reader)
+    if reader.accept("FUNCTION") or reader.accept("ROUTINE"):
+        return routines.parse_alter_function(reader)
+    if reader.accept("POLICY"):
+        return roles.parse_alter_policy(reader)
+    return _parse_other(reader, "ALTER")
 
 
-def _owned(reader: Reader) -> statements.Statement | None:
-    """ALTER of who owns something; None, and nothing taken, for another ALTER."""
+def _parse_alter_owner(reader: Reader) -> statements.Statement | None:
+    """Parse ALTER ... OWNER TO; None for any other ALTER, at the same position."""
     if not any(token.text.upper() == "OWNER" for token in reader.rest()):
         return None
-    for kind in OWNED:
-        start = reader.place
-        if reader.take(*kind.split()):
-            found = roles.owner(reader, kind)
+    for kind in OWNABLE_KINDS:
+        start = reader.position
+        if reader.accept(*kind.split()):
+            found = roles.parse_owner_to(reader, kind)
             if found is not None:
                 return found
-            reader.skip(start - reader.place)
+            reader.skip(start - reader.position)
     return None
 
 
-def drop(reader: Reader) -> statements.Statement | None:
-    """A DROP; None if it is read elsewhere."""
-    reader.need("DROP")
-    if reader.take("OWNED", "BY"):
-        return roles.owned(reader, "DROP")
-    return _drop_code(reader) or _refuse(reader, "DROP") or _drop_named(reader)
+def parse_drop(reader: Reader) -> statements.Statement | None:
+    """Parse a DROP; None if sqlglot parses it."""
+    reader.expect("DROP")
+    if reader.accept("OWNED", "BY"):
+        return roles.parse_owned_by(reader, "DROP")
+    return _parse_drop_routine(reader) or _parse_other(reader, "DROP") or _parse_drop_objects(reader)
 
 
-def _drop_code(reader: Reader) -> statements.Statement | None:
-    """DROP of what has a body, or a condition."""
-    word = next((one for one in ("FUNCTION", "ROUTINE") if reader.take(one)), "")
+def _parse_drop_routine(reader: Reader) -> statements.Statement | None:
+    """Parse DROP FUNCTION, AGGREGATE or POLICY; None for any other DROP."""
+    word = next((one for one in ("FUNCTION", "ROUTINE") if reader.accept(one)), "")
     if word:
-        return routines.drop_function(reader, word.lower())
-    if reader.take("AGGREGATE"):
-        return routines.drop_aggregate(reader)
-    if reader.take("POLICY"):
-        return roles.drop_policy(reader)
+        return routines.parse_drop_function(reader, word.lower())
+    if reader.accept("AGGREGATE"):
+        return routines.parse_drop_aggregate(reader)
+    if reader.accept("POLICY"):
+        return roles.parse_drop_policy(reader)
     return None
 
 
-def _drop_named(reader: Reader) -> statements.Statement | None:
-    """DROP of relations, types and schemas; None if it is read elsewhere."""
-    kind = next((one for one in KINDS if reader.take(*one.split())), "")
+def _parse_drop_objects(reader: Reader) -> statements.Statement | None:
+    """Parse DROP of relations, types and schemas; None for any other DROP."""
+    kind = next((one for one in DROPPABLE_KINDS if reader.accept(*one.split())), "")
     if not kind:
         return None
-    if reader.take("CONCURRENTLY"):
+    if reader.accept("CONCURRENTLY"):
         pass
-    exists = reader.take("IF", "EXISTS")
+    exists = reader.accept("IF", "EXISTS")
     names = reader.relations()
-    cascade = reader.take("CASCADE")
+    cascade = reader.accept("CASCADE")
     if not cascade:
-        reader.take("RESTRICT")
-    reader.end()
+        reader.accept("RESTRICT")
+    reader.expect_end()
     if kind in ("TABLE", "VIEW", "MATERIALIZED VIEW"):
         materialized, plain = kind.startswith("MATERIALIZED"), kind.rpartition(" ")[2]
         return statements.Drop(plain, names, exists, cascade, reader.span, materialized)
     return ast.DropOther(kind, names, exists, cascade, reader.span)
 
 
-def truncate(reader: Reader) -> ast.Truncate:
-    """A TRUNCATE."""
-    reader.need("TRUNCATE")
-    reader.take("TABLE")
+def parse_truncate(reader: Reader) -> ast.Truncate:
+    """Parse a TRUNCATE."""
+    reader.expect("TRUNCATE")
+    reader.accept("TABLE")
     names = []
     while True:
-        reader.take("ONLY")
+        reader.accept("ONLY")
         names.append(reader.relation())
-        reader.take("*")
-        if not reader.take(","):
+        reader.accept("*")
+        if not reader.accept(","):
             break
-    restart = reader.take("RESTART", "IDENTITY")
-    reader.take("CONTINUE", "IDENTITY")
-    cascade = reader.take("CASCADE")
+    restart = reader.accept("RESTART", "IDENTITY")
+    reader.accept("CONTINUE", "IDENTITY")
+    cascade = reader.accept("CASCADE")
     if not cascade:
-        reader.take("RESTRICT")
-    reader.end()
+        reader.accept("RESTRICT")
+    reader.expect_end()
     return ast.Truncate(tuple(names), restart, cascade, reader.span)
 
 
-def comment(reader: Reader) -> ast.Comment:
-    """A COMMENT ON."""
-    reader.need("COMMENT")
-    reader.need("ON")
+def parse_comment(reader: Reader) -> ast.Comment:
+    """Parse a COMMENT ON."""
+    reader.expect("COMMENT")
+    reader.expect("ON")
     _refuse_unsupported(reader, "COMMENT ON")
-    if reader.take("COLUMN"):
+    if reader.accept("COLUMN"):
         parts = [reader.name()]
-        while reader.take("."):
+        while reader.accept("."):
             parts.append(reader.name())
         if len(parts) < 2:
-            reader.unexpected("a relation and a column")
+            reader.fail_unexpected("a relation and a column")
         name, part, kind = ".".join(parts[:-1]), parts[-1], "COLUMN"
         name = name.removeprefix("public.")
-    elif (word := next((one for one in ("CONSTRAINT", "POLICY") if reader.take(one)), "")) != "":
+    elif (word := next((one for one in ("CONSTRAINT", "POLICY") if reader.accept(one)), "")) != "":
         part, kind = reader.name(), word
-        reader.need("ON")
-        kind = "DOMAIN CONSTRAINT" if kind == "CONSTRAINT" and reader.take("DOMAIN") else kind
+        reader.expect("ON")
+        kind = "DOMAIN CONSTRAINT" if kind == "CONSTRAINT" and reader.accept("DOMAIN") else kind
         name = reader.relation()
     else:
-        kind, part = reader.choice(*COMMENTED), ""
+        kind, part = reader.expect_one_of(*COMMENT_KINDS), ""
         name = reader.relation()
         if reader.at("("):
-            reader.skip_enclosed()
-    reader.need("IS")
-    text = None if reader.take("NULL") else reader.string()
-    reader.end()
+            reader.skip_parentheses()
+    reader.expect("IS")
+    text = None if reader.accept("NULL") else reader.string()
+    reader.expect_end()
     return ast.Comment(kind, name, part, text, reader.span)

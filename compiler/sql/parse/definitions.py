@@ -9,7 +9,7 @@ from kpg.runtime.types import ColumnDef, Type
 
 
 class Definition:
-    """Base of statements that change what there is besides tables' rows."""
+    """Base of DDL statements."""
 
     __slots__ = ()
     span: Span
@@ -68,7 +68,7 @@ class AlterType:
 
 @dataclass(frozen=True, slots=True)
 class SetRule:
-    """ALTER COLUMN SET DEFAULT and its like: ``part`` of a rule gets a text, which may be empty."""
+    """ALTER COLUMN SET DEFAULT and similar actions: set ``part`` of a column's rule to a text or ""."""
 
     name: str
     part: str
@@ -79,7 +79,10 @@ class SetRule:
 
 @dataclass(frozen=True, slots=True)
 class AlterIdentity:
-    """ALTER COLUMN of its identity: ``kind`` is empty if that stays; options are those of its sequence."""
+    """ALTER COLUMN of an identity; an empty ``kind`` keeps its kind.
+
+    ``options`` are those of its sequence.
+    """
 
     name: str
     kind: str
@@ -91,15 +94,16 @@ class SetNotNull:
     """ALTER COLUMN SET or DROP NOT NULL."""
 
     name: str
-    required: bool
+    not_null: bool
 
 
 @dataclass(frozen=True, slots=True)
 class AddConstraint:
-    """ADD CONSTRAINT; with ``index`` it takes over an index of that name."""
+    """ADD CONSTRAINT."""
 
     constraint: Constraint
-    checked: bool
+    validates: bool
+    """Whether existing rows are checked; false for NOT VALID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,31 +124,31 @@ class RenameConstraint:
 
 
 @dataclass(frozen=True, slots=True)
-class Attach:
-    """ATTACH PARTITION, with the bound of what is a partition from now on."""
+class AttachPartition:
+    """ATTACH PARTITION, with the bound of the new partition."""
 
     child: str
     bound: "Bound"
 
 
 @dataclass(frozen=True, slots=True)
-class Detach:
+class DetachPartition:
     """DETACH PARTITION."""
 
     child: str
 
 
 @dataclass(frozen=True, slots=True)
-class Secure:
-    """ENABLE, DISABLE, FORCE or NO FORCE ROW LEVEL SECURITY; None is left as it is."""
+class SetRowSecurity:
+    """ENABLE, DISABLE, FORCE or NO FORCE ROW LEVEL SECURITY; None means unchanged."""
 
     enabled: bool | None = None
     forced: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SettleConstraint:
-    """ALTER CONSTRAINT, or, if it ``validates``, VALIDATE CONSTRAINT."""
+class AlterConstraint:
+    """ALTER CONSTRAINT or, if ``validates``, VALIDATE CONSTRAINT."""
 
     name: str
     validates: bool
@@ -153,14 +157,14 @@ class SettleConstraint:
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
-    """What changes nothing that can be seen: owners, statistics, storage."""
+class NoEffect:
+    """Action without visible effect: owners, statistics, storage."""
 
-    what: str
+    command: str
 
 
 @dataclass(frozen=True, slots=True)
-class SetInvoker:
+class SetSecurityInvoker:
     """SET or RESET (security_invoker) of a view."""
 
     invoker: bool
@@ -179,18 +183,18 @@ Action = (
     | AddConstraint
     | DropConstraint
     | RenameConstraint
-    | SettleConstraint
-    | Attach
-    | Detach
-    | Secure
-    | Nothing
-    | SetInvoker
+    | AlterConstraint
+    | AttachPartition
+    | DetachPartition
+    | SetRowSecurity
+    | NoEffect
+    | SetSecurityInvoker
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A privilege, and the columns of which it is if it names some."""
+class PrivilegeSpec:
+    """Privilege, with its columns if it names some."""
 
     privilege: str
     columns: tuple[str, ...] = ()
@@ -200,7 +204,7 @@ class Part:
 class CreateRole(Definition):
     """CREATE ROLE, USER or GROUP.
 
-    ``into`` are roles that it becomes a member of, ``members`` and ``admins`` those that become its members.
+    The new role becomes a member of the roles ``into``. ``members`` and ``admins`` become its members.
     """
 
     name: str
@@ -213,17 +217,17 @@ class CreateRole(Definition):
 
 @dataclass(frozen=True, slots=True)
 class AlterRole(Definition):
-    """ALTER ROLE: attributes, another name, members, or a setting that its sessions begin with."""
+    """ALTER ROLE: attributes, a new name, members, or a default of a setting."""
 
     name: str
     attributes: Attributes
     rename: str
     span: Span
-    joins: tuple[str, ...] = ()
-    leaves: tuple[str, ...] = ()
+    added_members: tuple[str, ...] = ()
+    removed_members: tuple[str, ...] = ()
     setting: str = ""
     value: str | None = None
-    """Of ``setting``; None to have none, of all settings if that is ``ALL``."""
+    """Default of ``setting``; None resets it, or all settings if ``setting`` is ``ALL``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,11 +241,11 @@ class DropRole(Definition):
 
 @dataclass(frozen=True, slots=True)
 class GrantRole(Definition):
-    """GRANT role TO role, or REVOKE; ``options`` are ADMIN, INHERIT and SET, given or taken."""
+    """GRANT role TO role, or REVOKE; ``options`` are ADMIN, INHERIT and SET, each granted or revoked."""
 
     roles: tuple[str, ...]
     members: tuple[str, ...]
-    grants: bool
+    is_grant: bool
     options: tuple[tuple[str, bool], ...]
     cascade: bool
     span: Span
@@ -249,30 +253,30 @@ class GrantRole(Definition):
 
 @dataclass(frozen=True, slots=True)
 class Grant(Definition):
-    """GRANT or REVOKE of privileges. No ``parts`` are all of them.
+    """GRANT or REVOKE of privileges; empty ``privileges`` mean ALL.
 
-    ``names`` are things of a kind, or schemas whose things are meant (``within``). ``passing``: WITH GRANT
-    OPTION, or GRANT OPTION FOR.
+    ``names`` are objects of a kind, or schemas if ``in_schemas``. ``grant_option``: WITH GRANT OPTION,
+    or GRANT OPTION FOR.
     """
 
-    parts: tuple[Part, ...]
+    privileges: tuple[PrivilegeSpec, ...]
     kind: str
     names: tuple[str, ...]
-    within: bool
+    in_schemas: bool
     roles: tuple[str, ...]
-    grants: bool
-    passing: bool
+    is_grant: bool
+    grant_option: bool
     cascade: bool
     span: Span
     columns: tuple[str, ...] = ()
-    """Of ALL PRIVILEGES, if it names some."""
+    """Columns of ALL PRIVILEGES, if it names some."""
     arguments: tuple[tuple[Type, ...] | None, ...] = ()
-    """Of functions, with each name the types of its arguments, None where these are left out."""
+    """Argument types of each function in ``names``; None if they are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlterDefaults(Definition):
-    """ALTER DEFAULT PRIVILEGES: for whose things, in which schemas, and what is granted or revoked."""
+    """ALTER DEFAULT PRIVILEGES: owners and schemas of the objects, and a GRANT or REVOKE."""
 
     owners: tuple[str, ...]
     schemas: tuple[str, ...]
@@ -290,12 +294,12 @@ class AlterOwner(Definition):
     if_exists: bool
     span: Span
     arguments: tuple[Type, ...] | None = None
-    """Of a function, if they are told."""
+    """Argument types of a function, if they are given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reassign(Definition):
-    """REASSIGN OWNED BY roles TO role, or DROP OWNED BY roles if that is empty."""
+    """REASSIGN OWNED BY roles TO role, or DROP OWNED BY roles if ``owner`` is empty."""
 
     roles: tuple[str, ...]
     owner: str
@@ -307,7 +311,7 @@ AnyRole = CreateRole | AlterRole | DropRole | GrantRole | Grant | AlterDefaults 
 
 
 Options = tuple[tuple[str, object], ...]
-"""Options of a sequence, as they were written."""
+"""Options of a sequence: names and values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +327,7 @@ class CreateSequence(Definition):
 
 @dataclass(frozen=True, slots=True)
 class AlterSequence(Definition):
-    """ALTER SEQUENCE; ``rename`` is its new name, empty if that stays."""
+    """ALTER SEQUENCE; ``rename`` is its new name, or empty."""
 
     name: str
     options: Options
@@ -343,7 +347,7 @@ class RenameSchema(Definition):
 
 @dataclass(frozen=True, slots=True)
 class CreateSchema(Definition):
-    """CREATE SCHEMA; ``owner`` is empty for who asks. ``elements`` are statements, as texts."""
+    """CREATE SCHEMA; an empty ``owner`` is the session user. ``elements`` are the texts of its statements."""
 
     name: str
     if_not_exists: bool
@@ -354,7 +358,10 @@ class CreateSchema(Definition):
 
 @dataclass(frozen=True, slots=True)
 class CreateIndex(Definition):
-    """CREATE [UNIQUE] INDEX; ``columns`` are empty if it is over expressions, or over some rows only."""
+    """CREATE [UNIQUE] INDEX; ``columns`` are empty for an index over expressions, or a partial one.
+
+    ``what`` is the text from the column list on.
+    """
 
     name: str
     table: str
@@ -365,9 +372,9 @@ class CreateIndex(Definition):
     if_not_exists: bool
     span: Span
     elements: tuple[str, ...] = ()
-    """The expressions, if they are more than columns or ``where`` says of which rows."""
+    """Texts of the key, if it has expressions or the index is partial."""
     where: str = ""
-    included: tuple[str, ...] = ()
+    include_columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,7 +417,7 @@ class Truncate(Definition):
 
 @dataclass(frozen=True, slots=True)
 class Comment(Definition):
-    """COMMENT ON; without a text the comment goes."""
+    """COMMENT ON; without a text it removes the comment."""
 
     kind: str
     name: str
@@ -432,7 +439,7 @@ class Alter(Definition):
 
 @dataclass(frozen=True, slots=True)
 class AlterDomain(Definition):
-    """ALTER DOMAIN: an action as of a column without a name."""
+    """ALTER DOMAIN, as an action on a column with an empty name."""
 
     name: str
     action: Action
@@ -441,48 +448,49 @@ class AlterDomain(Definition):
 
 @dataclass(frozen=True, slots=True)
 class AlterUserType(Definition):
-    """ALTER TYPE: ``what`` is done to the label or field ``old``; ``new`` is its name, or that of the type.
+    """ALTER TYPE: ``action`` applies to the label or field ``old``; ``new`` is its new name or the type's.
 
     ``before`` and ``after`` place a new label.
     """
 
     name: str
-    what: str
+    action: str
     old: str
     new: str
     before: str
     after: str
-    lenient: bool
+    has_if_exists: bool
+    """Whether IF EXISTS or IF NOT EXISTS is given."""
     type: Type
     span: Span
 
 
 @dataclass(frozen=True, slots=True)
 class CreateFunction(Definition):
-    """CREATE FUNCTION in SQL. ``columns`` name what it gives, if it is declared with a name.
+    """CREATE FUNCTION in SQL. ``columns`` name the columns of its result.
 
-    Types of users, and the rows of relations, are ENUMs without labels here.
+    User-defined types and row types are ENUMs without labels here.
     """
 
     name: str
     parameters: tuple[Parameter, ...]
     result: Type
     columns: tuple[str, ...]
-    rows: bool
+    returns_set: bool
     body: str
     strict: bool
     or_replace: bool
     span: Span
-    outs: tuple[tuple[str, Type], ...] = ()
-    definer: bool = False
-    declared: tuple[tuple[str, str], ...] = ()
-    parsed: bool = False
-    """Whether the body is SQL (RETURN, BEGIN ATOMIC) and no text in quotes."""
+    out_parameters: tuple[tuple[str, Type], ...] = ()
+    security_definer: bool = False
+    attributes: tuple[tuple[str, str], ...] = ()
+    is_sql_body: bool = False
+    """Whether the body is SQL (RETURN, BEGIN ATOMIC) and not a string."""
 
 
 @dataclass(frozen=True, slots=True)
 class DropFunction(Definition):
-    """DROP FUNCTION: names with the types of the arguments, None where these are left out.
+    """DROP FUNCTION: names with argument types; None if these are left out.
 
     ``kind`` is ``function`` or ``routine``.
     """
@@ -496,9 +504,9 @@ class DropFunction(Definition):
 
 @dataclass(frozen=True, slots=True)
 class AlterFunction(Definition):
-    """ALTER FUNCTION: another name, "" if that stays, and whether it is STRICT, None if that stays.
+    """ALTER FUNCTION: a new name or "", and STRICT; None means unchanged.
 
-    ``definer``: whether it has its owner's rights; None if that stays.
+    ``security_definer``: whether it runs with its owner's privileges; None means unchanged.
     """
 
     name: str
@@ -506,8 +514,8 @@ class AlterFunction(Definition):
     rename: str
     strict: bool | None
     span: Span
-    definer: bool | None = None
-    declared: tuple[tuple[str, str], ...] = ()
+    security_definer: bool | None = None
+    attributes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -526,7 +534,7 @@ class CreateAggregate(Definition):
 
 @dataclass(frozen=True, slots=True)
 class DropAggregate(Definition):
-    """DROP AGGREGATE: names, each with the types of its arguments."""
+    """DROP AGGREGATE: names, each with its argument types."""
 
     names: tuple[tuple[str, tuple[Type, ...]], ...]
     if_exists: bool
@@ -536,7 +544,7 @@ class DropAggregate(Definition):
 
 @dataclass(frozen=True, slots=True)
 class DefinePolicy(Definition):
-    """CREATE, ALTER, RENAME or DROP of a policy, as ``verb`` says; what is not given is not changed."""
+    """CREATE, ALTER, RENAME or DROP of a policy, as ``verb`` tells; ALTER ignores empty fields."""
 
     verb: str
     name: str
@@ -547,13 +555,13 @@ class DefinePolicy(Definition):
     roles: tuple[str, ...] = ()
     using: str = ""
     check: str = ""
-    renamed: str = ""
+    new_name: str = ""
     if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CreateEgoView(Definition):
-    """CREATE EGO VIEW, in texts of SQL; see ``kpg.execute.definitions.ego_views.Asked``."""
+    """CREATE EGO VIEW, as texts of SQL."""
 
     name: str
     aggregate: str

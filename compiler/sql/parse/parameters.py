@@ -22,9 +22,9 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.sql.parse.dialect import Dialect
-from kpg.compiler.sql.parse.syntax import transformed
+from kpg.compiler.sql.parse.syntax import transform_tree
 from kpg.compiler.sql.parse.tokenizer import tokenize
-from kpg.runtime.errors import InterfaceError, no_text
+from kpg.runtime.errors import InterfaceError, encoding_error
 from kpg.runtime.interrupts import checkpoint
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
@@ -39,72 +39,76 @@ _TOKEN: Final = re.compile(
 )
 
 
-class Sized(int):
-    """A number of a type that constants of its size are not of: small ones are INTEGER."""
+class TypedInteger(int):
+    """Integer with an explicit type: a literal of its size can have another type."""
 
     type: Type
 
     @classmethod
-    def of(cls, value: int, type_: Type) -> "Sized":
-        """The number; ValueError if its type has none such."""
+    def of(cls, value: int, type_: Type) -> "TypedInteger":
+        """Return the integer; ValueError if it is out of the type's range."""
         if not -(2 ** (BITS[type_] - 1)) < value < 2 ** (BITS[type_] - 1):
             raise ValueError(value)
-        found = cls(value)
-        found.type = type_
-        return found
+        integer = cls(value)
+        integer.type = type_
+        return integer
 
 
 BITS: Final = {SMALLINT: 16, INTEGER: 32, BIGINT: 64}
+"""Width of the integer types in bits."""
 
 
-def checked(text: str) -> str:
-    """The text; DataError if it has a zero byte, as none can."""
+def check_text(text: str) -> str:
+    """Return the text; DataError if it has a zero byte."""
     if "\0" in text:
-        raise no_text()
+        raise encoding_error()
     return text
 
 
-def has_marks(text: str) -> bool:
-    """Whether a text may have placeholders; most have none, and need not be searched."""
+def may_have_placeholders(text: str) -> bool:
+    """Return whether a text can have placeholders."""
     return "?" in text or "$" in text or ":" in text
 
 
-def numbered(text: str) -> str:
-    """The text with ``$1``, ``$2``, ... in the place of each ``?`` that is not quoted or in a comment."""
+def number_placeholders(text: str) -> str:
+    """Replace each ``?`` outside quotes and comments by ``$1``, ``$2``, ..."""
     numbers = count(1)
     return _TOKEN.sub(lambda token: f"${next(numbers)}" if token["mark"] else token[0], text)
 
 
-def rewritten(part: Part, change: Callable[[exp.Expr], exp.Expr]) -> Part:
-    """A statement, or a part of one, with every syntax tree changed; itself if none is another."""
+def map_trees(part: Part, change: Callable[[exp.Expr], exp.Expr]) -> Part:
+    """Return a statement, or a part of one, with every syntax tree changed.
+
+    The same object is returned if no tree changes.
+    """
     result: Any = part
     if isinstance(part, exp.Expr):
         result = change(part)
     elif isinstance(part, tuple):
-        items = tuple(rewritten(item, change) for item in part)
+        items = tuple(map_trees(item, change) for item in part)
         result = part if all(new is old for new, old in zip(items, part, strict=True)) else items
     elif dataclasses.is_dataclass(part) and not isinstance(part, type):
         values = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
-        new = {name: rewritten(value, change) for name, value in values.items()}
+        new = {name: map_trees(value, change) for name, value in values.items()}
         if any(new[name] is not values[name] for name in values):
             result = dataclasses.replace(part, **new)
     return result
 
 
 class Binder:
-    """Hands out the values of one script's placeholders, and knows which were never asked for."""
+    """Supplier of the values for one script's placeholders; it records which are used."""
 
     def __init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
         self._used: set[int | str] = set()
 
     def bind(self, part: Part) -> Part:
-        """A statement, or a part of one, with literals in the place of placeholders."""
-        return rewritten(part, self._bound)
+        """Return a statement, or a part of one, with literals in place of placeholders."""
+        return map_trees(part, self._bind_tree)
 
-    def _bound(self, tree: exp.Expr) -> exp.Expr:
+    def _bind_tree(self, tree: exp.Expr) -> exp.Expr:
         found = tree.find(exp.Placeholder, exp.Parameter) is not None
-        return transformed(tree, self._replace) if found else tree
+        return transform_tree(tree, self._replace) if found else tree
 
     def finish(self) -> None:
         """Raise InterfaceError if a parameter has no placeholder."""
@@ -122,16 +126,16 @@ class Binder:
     def _replace(self, node: exp.Expr) -> exp.Expr:
         checkpoint()
         if isinstance(node, exp.Placeholder) and node.this:
-            literal = to_literal(self._named(node.name))
+            literal = to_literal(self._value_by_name(node.name))
         elif isinstance(node, exp.Placeholder):
             raise InterfaceError("placeholder ? has no parameter", hint="give the values in a list")
         elif isinstance(node, exp.Parameter) and node.name.isdigit():
-            literal = to_literal(self._positional(int(node.name) - 1))
+            literal = to_literal(self._value_at(int(node.name) - 1))
         else:
             return node
         return literal
 
-    def _named(self, name: str) -> Any:
+    def _value_by_name(self, name: str) -> Any:
         if not isinstance(self._parameters, Mapping):
             raise InterfaceError(f"placeholder :{name} needs parameters by name", hint="give a dict")
         if name not in self._parameters:
@@ -139,7 +143,7 @@ class Binder:
         self._used.add(name)
         return self._parameters[name]
 
-    def _positional(self, index: int) -> Any:
+    def _value_at(self, index: int) -> Any:
         if isinstance(self._parameters, Mapping):
             raise InterfaceError("placeholders by position need parameters in a list", hint="or write :name")
         if not 0 <= index < len(self._parameters):
@@ -151,51 +155,57 @@ class Binder:
         return self._parameters[index]
 
 
-def written(text: str | None, type_name: str | None) -> exp.Expr:
-    """The literal of a value that came as text, None for NULL; without a type its context tells which."""
-    found: exp.Expr = exp.Null() if text is None else exp.Literal.string(text)
+def text_literal(text: str | None, type_name: str | None) -> exp.Expr:
+    """Return the literal of a value sent as text, None for NULL.
+
+    Without a type, the context determines it.
+    """
+    literal: exp.Expr = exp.Null() if text is None else exp.Literal.string(text)
     if type_name is None:
-        return found
-    return exp.Cast(this=found, to=_type(type_name).copy())
+        return literal
+    return exp.Cast(this=literal, to=_type_node(type_name).copy())
 
 
 @cache
-def _type(name: str) -> exp.DataType:
+def _type_node(name: str) -> exp.DataType:
     cast = sqlglot.parse_one(f"CAST(NULL AS {name})", dialect=Dialect)
     assert isinstance(cast.args["to"], exp.DataType)
     return cast.args["to"]
 
 
 def trees_of(part: object) -> Iterator[exp.Expr]:
-    """The syntax trees in a statement, or in a part of one."""
+    """Yield the syntax trees in a statement, or in a part of one."""
     if isinstance(part, exp.Expr):
         yield part
     elif isinstance(part, tuple):
         for item in part:
             yield from trees_of(item)
     elif dataclasses.is_dataclass(part) and not isinstance(part, type):
-        for one in dataclasses.fields(part):
-            yield from trees_of(getattr(part, one.name))
+        for field in dataclasses.fields(part):
+            yield from trees_of(getattr(part, field.name))
 
 
-def without_arguments(text: str, numbers: Collection[int]) -> str:
-    """Blank out the placeholders of those numbers, each with a comma beside it; all else keeps its place."""
-    kept: list[Token] = []
+def blank_placeholders(text: str, numbers: Collection[int]) -> str:
+    """Replace the placeholders of those numbers by blanks, each with an adjacent comma.
+
+    Offsets stay valid.
+    """
+    retained: list[Token] = []
     blank: list[Token] = []
     after_blank = False
     for token in tokenize(text):
         kind = token.token_type
-        is_place = kind is TokenType.NUMBER and kept and kept[-1].token_type is TokenType.PARAMETER
+        is_place = kind is TokenType.NUMBER and retained and retained[-1].token_type is TokenType.PARAMETER
         if is_place and int(token.text) in numbers:
-            blank += [kept.pop(), token]
+            blank += [retained.pop(), token]
             after_blank = True
             continue
         if after_blank and kind is TokenType.COMMA:
             blank.append(token)
         else:
-            if after_blank and kept and kept[-1].token_type is TokenType.COMMA:
-                blank.append(kept.pop())
-            kept.append(token)
+            if after_blank and retained and retained[-1].token_type is TokenType.COMMA:
+                blank.append(retained.pop())
+            retained.append(token)
         after_blank = False
     letters = list(text)
     for token in blank:
@@ -203,32 +213,33 @@ def without_arguments(text: str, numbers: Collection[int]) -> str:
     return "".join(letters)
 
 
-def highest_place(part: object) -> int:
-    """The greatest number of a placeholder ``$1``, ``$2``, ... in a statement, or a part of one; 0: none."""
+def max_placeholder(part: object) -> int:
+    """Return the greatest number of the placeholders ``$1``, ``$2``, ...; 0 without any."""
     numbers = (node.name for tree in trees_of(part) for node in tree.find_all(exp.Parameter))
     return max((int(number) for number in numbers if number.isdigit()), default=0)
 
 
-def rows_of_places(query: exp.Expr) -> list[list[int | None]]:
-    """For each row of VALUES the numbers of its placeholders, None for another expression."""
+def placeholder_rows(query: exp.Expr) -> list[list[int | None]]:
+    """Return, for each row of VALUES, the numbers of its placeholders, None for other expressions."""
     if not isinstance(query, exp.Values):
         return []
     return [
-        [_place(item) for item in getattr(row, "expressions", None) or [row]] for row in query.expressions
+        [_placeholder_number(item) for item in getattr(row, "expressions", None) or [row]]
+        for row in query.expressions
     ]
 
 
-def _place(node: exp.Expr) -> int | None:
+def _placeholder_number(node: exp.Expr) -> int | None:
     return int(node.name) if isinstance(node, exp.Parameter) and node.name.isdigit() else None
 
 
 def is_values(query: exp.Expr) -> bool:
-    """Whether a query is a list of rows, VALUES."""
+    """Return whether a query is VALUES."""
     return isinstance(query, exp.Values)
 
 
 def to_literal(value: Any) -> exp.Expr:
-    """The SQL literal of a Python value."""
+    """Return the SQL literal of a Python value; InterfaceError for a type without literals."""
     match value:
         case None:
             return exp.Null()
@@ -236,12 +247,12 @@ def to_literal(value: Any) -> exp.Expr:
             return value.copy()
         case bool():
             return exp.Boolean(this=value)
-        case Sized():
-            return _cast(_signed(str(abs(value)), value < 0), str(value.type))
+        case TypedInteger():
+            return _cast(_number_literal(str(abs(value)), value < 0), str(value.type))
         case int():
-            return _signed(str(abs(value)), value < 0)
+            return _number_literal(str(abs(value)), value < 0)
         case Decimal() if value.is_finite():
-            return _signed(f"{value.copy_abs():f}", value.is_signed())
+            return _number_literal(f"{value.copy_abs():f}", value.is_signed())
         case float() if math.isfinite(value):
             return _cast(exp.Literal.string(repr(value)), "DOUBLE")
         case float():
@@ -249,23 +260,26 @@ def to_literal(value: Any) -> exp.Expr:
                 exp.Literal.string({math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")), "DOUBLE"
             )
         case str():
-            return exp.Literal.string(checked(value))
+            return exp.Literal.string(check_text(value))
         case datetime.datetime() if value.tzinfo is None:
             return _cast(exp.Literal.string(value.isoformat(sep=" ")), "TIMESTAMP")
         case datetime.date() if not isinstance(value, datetime.datetime):
             return _cast(exp.Literal.string(value.isoformat()), "DATE")
         case _:
-            found = _rich(value)
+            found = _text_and_type(value)
             if found is None:
                 raise InterfaceError(
                     f"a {type(value).__name__} cannot be a parameter: {value!r}",
                     hint="give None, a bool, number, str, bytes, UUID, date or time, a list or a dict",
                 )
-            return written(*found)
+            return text_literal(*found)
 
 
-def _rich(value: Any) -> tuple[str, str | None] | None:
-    """A value's text and type; without one its context tells which."""
+def _text_and_type(value: Any) -> tuple[str, str | None] | None:
+    """Return a value's text and type; a type of None means that the context determines it.
+
+    None for a value without a text form.
+    """
     match value:
         case Decimal():
             return str(value), "NUMERIC"
@@ -281,7 +295,7 @@ def _rich(value: Any) -> tuple[str, str | None] | None:
             days, seconds, rest = value.days, value.seconds, value.microseconds
             return f"{days} days {seconds} seconds {rest} microseconds", "INTERVAL"
         case list():
-            return _array(value), None
+            return _array_text(value), None
         case dict():
             import json  # lazy: values that are dicts
 
@@ -292,17 +306,17 @@ def _rich(value: Any) -> tuple[str, str | None] | None:
             return None
 
 
-def _array(items: list[Any]) -> str:
-    """An array as text."""
-    return "{" + ",".join(map(_item, items)) + "}"
+def _array_text(items: list[Any]) -> str:
+    """Return an array's text form."""
+    return "{" + ",".join(map(_element_text, items)) + "}"
 
 
-def _item(value: Any) -> str:
+def _element_text(value: Any) -> str:
     match value:
         case None:
             return "NULL"
         case list():
-            return _array(value)
+            return _array_text(value)
         case bool() | int() | float() | Decimal():
             return str(value).lower() if isinstance(value, bool) else str(value)
         case str():
@@ -310,15 +324,15 @@ def _item(value: Any) -> str:
         case datetime.date() | datetime.time():
             text = str(value)
         case _:
-            rich = _rich(value)
+            rich = _text_and_type(value)
             text = None if rich is None else rich[0]
     if text is None:
         raise InterfaceError(f"a {type(value).__name__} cannot be in an array: {value!r}")
-    quoted = checked(text).replace("\\", "\\\\").replace('"', '\\"')
+    quoted = check_text(text).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{quoted}"'
 
 
-def _signed(digits: str, negative: bool) -> exp.Expr:
+def _number_literal(digits: str, negative: bool) -> exp.Expr:
     literal = exp.Literal.number(digits)
     return exp.Neg(this=literal) if negative else literal
 
@@ -327,21 +341,22 @@ def _cast(literal: exp.Expr, name: str) -> exp.Expr:
     return exp.Cast(this=literal, to=exp.DataType.build(name))
 
 
-TEXT: Final = "text"
-CONVERTED: Final = "converted"
-ROUNDED: Final = "rounded"
-NEGATED: Final = "negated"
-NAMED: Final = "named"
+PARSE_STEP: Final = "text"
+CONVERT_STEP: Final = "converted"
+ROUND_STEP: Final = "rounded"
+NEGATE_STEP: Final = "negated"
+RETYPE_STEP: Final = "named"
 Step = tuple[str, Type]
+"""Operation of the binder on a constant, and the type of its result."""
 Do = Callable[[Literal, Type], object]
 
 
-class Beyond(Exception):
-    """A constant that takes more than what is done here with constants."""
+class NotConstantError(Exception):
+    """Raised where a plan would depend on the value of a slot, or a text needs the parser."""
 
 
 class Marker(str):
-    """What stands in a syntax tree for a constant: a text like no other, which knows its slot."""
+    """Placeholder of a constant in a syntax tree: a text that occurs in no script, with the slot's number."""
 
     __slots__ = ("number", "type")
     number: int
@@ -349,15 +364,18 @@ class Marker(str):
 
     @classmethod
     def of(cls, number: int, type_: Type) -> "Marker":
-        """The marker of a slot whose constants are written as ones of a type."""
-        made = cls(f"\ue000{number}\ue001")
-        made.number, made.type = number, type_
-        return made
+        """Return the marker of a slot whose literals have a type."""
+        marker = cls(f"\ue000{number}\ue001")
+        marker.number, marker.type = number, type_
+        return marker
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The constant of that number, after some steps."""
+    """Unknown constant: its number, and the binder's steps on it.
+
+    Any use of its value raises NotConstantError.
+    """
 
     number: int
     steps: tuple[Step, ...] = ()
@@ -365,39 +383,39 @@ class Slot:
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Slot) and self.number == other.number and self.steps == other.steps:
             return True
-        raise Beyond
+        raise NotConstantError
 
     def __hash__(self) -> int:
         return hash((self.number, self.steps))
 
     def __bool__(self) -> bool:
-        raise Beyond
+        raise NotConstantError
 
     def __str__(self) -> str:
-        raise Beyond
+        raise NotConstantError
 
     def __format__(self, spec: str) -> str:
-        raise Beyond
+        raise NotConstantError
 
 
 def slot_of(literal: Literal) -> Slot | None:
-    """The slot that is a literal's value."""
+    """Return the slot that is a literal's value; None for a known value."""
     value: object = literal.value
     return value if isinstance(value, Slot) else None
 
 
-def opened(marker: Marker) -> Literal:
-    """The literal of a marker's slot."""
+def slot_literal(marker: Marker) -> Literal:
+    """Return the literal of a marker's slot."""
     return Literal(cast(Any, Slot(marker.number)), marker.type)
 
 
-def then(slot: Slot, how: str, type_: Type) -> Literal:
-    """The literal of a slot after one step more, of that type."""
-    return Literal(cast(Any, Slot(slot.number, (*slot.steps, (how, type_)))), type_)
+def add_step(slot: Slot, operation: str, type_: Type) -> Literal:
+    """Return the literal of a slot after one more step."""
+    return Literal(cast(Any, Slot(slot.number, (*slot.steps, (operation, type_)))), type_)
 
 
 def slots_in(part: object) -> frozenset[Slot]:
-    """The slots anywhere in a plan, or in a part of one."""
+    """Return the slots in a plan, or in a part of one."""
     found: set[Slot] = set()
     stack = [part]
     while stack:
@@ -407,59 +425,62 @@ def slots_in(part: object) -> frozenset[Slot]:
         elif isinstance(node, tuple):
             stack.extend(node)
         elif not isinstance(node, Type):
-            stack.extend(getattr(node, name) for name in _names(type(node)))
+            stack.extend(getattr(node, name) for name in _field_names(type(node)))
     return frozenset(found)
 
 
-def _names(cls: type) -> tuple[str, ...]:
+def _field_names(cls: type) -> tuple[str, ...]:
     return tuple(one.name for one in fields(cls)) if hasattr(cls, "__dataclass_fields__") else ()
 
 
-class Filler:
-    """Plans, or parts of them, with values in the place of slots; what has none is shared."""
+class PlanTemplate:
+    """Plan, or part of one, with slots; instances share the parts without slots."""
 
     def __init__(self, part: object) -> None:
         self._part = part
-        self._open: dict[int, tuple[str, ...]] = {}
-        self._note(part)
+        self._slotted_fields: dict[int, tuple[str, ...]] = {}
+        self._index(part)
 
-    def _note(self, part: object) -> bool:
-        """Remember what has slots, with the names of its fields that have."""
+    def _index(self, part: object) -> bool:
+        """Record the parts with slots and their fields; return whether the part has any."""
         if isinstance(part, Slot):
             return True
         if isinstance(part, tuple):
-            found = [self._note(item) for item in part]
+            found = [self._index(item) for item in part]
             if any(found):
-                self._open[id(part)] = ()
+                self._slotted_fields[id(part)] = ()
             return any(found)
         if isinstance(part, Type):
             return False
-        names = tuple(name for name in _names(type(part)) if self._note(getattr(part, name)))
+        names = tuple(name for name in _field_names(type(part)) if self._index(getattr(part, name)))
         if names:
-            self._open[id(part)] = names
+            self._slotted_fields[id(part)] = names
         return bool(names)
 
-    def filled(self, values: Mapping[Slot, Literal]) -> Any:
-        """The whole with the values of slots; Beyond if one is of another type than the plan has it."""
-        return self._filled(self._part, values)
+    def instantiate(self, values: Mapping[Slot, Literal]) -> Any:
+        """Return the plan with the values of slots.
 
-    def _filled(self, part: Any, values: Mapping[Slot, Literal]) -> Any:
+        NotConstantError if a value's type differs from the plan's.
+        """
+        return self._instantiate(self._part, values)
+
+    def _instantiate(self, part: Any, values: Mapping[Slot, Literal]) -> Any:
         if isinstance(part, Slot):
             return values[part].value
-        names = self._open.get(id(part))
+        names = self._slotted_fields.get(id(part))
         if names is None:
             return part
         if isinstance(part, tuple):
-            return tuple(self._filled(item, values) for item in part)
+            return tuple(self._instantiate(item, values) for item in part)
         if isinstance(part, Literal):
             slot = slot_of(part)
             assert slot is not None
             if values[slot].type != part.type:
-                raise Beyond
+                raise NotConstantError
             return Literal(values[slot].value, part.type)
         cls = type(part)
-        given = {
-            name: self._filled(getattr(part, name), values) if name in names else getattr(part, name)
-            for name in _names(cls)
+        values_by_field = {
+            name: self._instantiate(getattr(part, name), values) if name in names else getattr(part, name)
+            for name in _field_names(cls)
         }
-        return cls(**given)
+        return cls(**values_by_field)

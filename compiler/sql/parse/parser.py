@@ -1,7 +1,7 @@
 """Script text to statements, by sqlglot's tokenizer and Postgres parser.
 
-Syntax that kpg does not support is refused with its name and position, never ignored. On a syntax error,
-:func:`hinted` suggests the mistyped word, or says that the text is Datalog.
+Syntax that kpg does not support is refused with its name and position, never ignored. On a syntax
+error, :func:`add_hint` suggests the mistyped word, or says that the text is Datalog.
 """
 
 import re
@@ -15,19 +15,25 @@ from sqlglot.tokenizer_core import Token, TokenType
 from kpg.compiler.catalog.entries import did_you_mean
 from kpg.compiler.sql.parse import dml, tables
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.parse.dml import change, is_modifying, modifying, overriding, target
-from kpg.compiler.sql.parse.reader import Reader, tree_of
-from kpg.compiler.sql.parse.statements import Accepted, Declare
-from kpg.compiler.sql.parse.syntax import construct_name, only
+from kpg.compiler.sql.parse.dml import (
+    convert_change,
+    convert_modifying_with,
+    extract_overriding,
+    is_modifying,
+    target_table,
+)
+from kpg.compiler.sql.parse.reader import Reader, parse_tree
+from kpg.compiler.sql.parse.statements import Declare, Utility
+from kpg.compiler.sql.parse.syntax import allow_only, construct_name
 from kpg.compiler.sql.parse.tokenizer import tokenize
-from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span, no_text
-from kpg.runtime.unsupported_features import unsupported_syntax
+from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span, encoding_error
+from kpg.runtime.unsupported_features import unsupported_syntax_error
 
 STAGES: Final = ("ast", "logical", "magic", "steps", "optimized", "physical", "arrangements")
-PARTS: Final = (TokenType.DOT, TokenType.L_BRACKET)
-LIST: Final = 400
-"""How many tokens of an INSERT are looked at for parts of columns in its list."""
-SESSION: Final = frozenset(
+PART_TOKENS: Final = (TokenType.DOT, TokenType.L_BRACKET)
+MAX_LIST_TOKENS: Final = 400
+"""First tokens of an INSERT that are searched for parts of columns in its list."""
+SESSION_KEYWORDS: Final = frozenset(
     [
         "begin",
         "start",
@@ -69,45 +75,48 @@ SESSION: Final = frozenset(
         "load",
     ]
 )
-"""What statements about the session begin with."""
-DEFINING: Final = ("create", "alter", "drop", "truncate", "comment")
-"""What statements that define things begin with."""
+"""First words of session statements."""
+DDL_KEYWORDS: Final = ("create", "alter", "drop", "truncate", "comment")
+"""First words of DDL statements."""
 
 
 def parse(text: str) -> list[ast.Statement]:
-    """The statements of a script; ProgrammingError on a syntax error, NotSupportedError by construct."""
+    """Parse the statements of a script.
+
+    ProgrammingError for a syntax error, NotSupportedError for an unsupported construct.
+    """
     if "\0" in text:
-        raise no_text()
+        raise encoding_error()
     if "stdin" not in text and "STDIN" not in text:
-        return parse_as(text, text)
-    from kpg.compiler.sql.parse.copy import with_data, without_data  # lazy: COPY
+        return parse_masked(text, text)
+    from kpg.compiler.sql.parse.copy import attach_copy_data, extract_copy_data  # lazy: COPY
 
-    written, blocks = without_data(text)
-    found = parse_as(written, text)
-    return with_data(found, blocks) if blocks else found
+    masked_text, blocks = extract_copy_data(text)
+    found = parse_masked(masked_text, text)
+    return attach_copy_data(found, blocks) if blocks else found
 
 
-def parse_as(written: str, text: str) -> list[ast.Statement]:
-    """As :func:`parse`, of a text that stands for another of the same length, whose places are told."""
+def parse_masked(masked_text: str, text: str) -> list[ast.Statement]:
+    """Parse a masked text of the same length in place of ``text``; errors and spans refer to ``text``."""
     try:
-        return [_statement(tokens, text) for tokens in _split(written)]
+        return [_parse_statement(tokens, text) for tokens in _split_statements(masked_text)]
     except (ProgrammingError, NotSupportedError) as error:
-        raise hinted(error, text) from error.__cause__
+        raise add_hint(error, text) from error.__cause__
 
 
 def parse_query(text: str) -> ast.Select:
-    """The one query that the text must be."""
+    """Parse a text that must be one query."""
     found = parse(text)
     if len(found) != 1 or not isinstance(found[0], ast.Select):
         raise ProgrammingError("expected one query", span=Span(text, 0, len(text)))
     return found[0]
 
 
-def _split(text: str) -> Iterator[list[Token]]:
+def _split_statements(text: str) -> Iterator[list[Token]]:
     chunk: list[Token] = []
     depth = 0
     for token in tokenize(text):
-        depth += _opens(chunk, token, depth)
+        depth += _body_depth_change(chunk, token, depth)
         if depth or token.token_type is not TokenType.SEMICOLON:
             chunk.append(token)
         elif chunk:
@@ -117,112 +126,117 @@ def _split(text: str) -> Iterator[list[Token]]:
         yield chunk
 
 
-def _opens(before: list[Token], token: Token, depth: int) -> int:
-    """By how much a token goes deeper into the body of a function that has statements."""
+def _body_depth_change(preceding: list[Token], token: Token, depth: int) -> int:
+    """Return the change of nesting in the bodies of BEGIN ATOMIC functions at a token."""
     word = token.text.upper()
     if word == "ATOMIC":
-        return int(bool(before) and before[-1].text.upper() == "BEGIN")
+        return int(bool(preceding) and preceding[-1].text.upper() == "BEGIN")
     if depth and token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER):
         return (word == "CASE") - (word == "END")
     return 0
 
 
-def _statement(tokens: list[Token], text: str) -> ast.Statement:
+def _parse_statement(tokens: list[Token], text: str) -> ast.Statement:
     words = [token.text.lower() for token in tokens]
     span = Span(text, tokens[0].start, tokens[-1].end + 1)
-    if "of" in words and (found := _then(tokens, text)) is not None:
+    if "of" in words and (found := _parse_as_of(tokens, text)) is not None:
         return found
     match words:
-        case ["explain", "row" | "(", *_] if (row := _explain_row(words, tokens, text)) is not None:
+        case ["explain", "row" | "(", *_] if (row := _parse_explain_row(words, tokens, text)) is not None:
             return row
         case ["explain", *_]:
-            return _explain(tokens, text, span)
+            return _parse_explain(tokens, text, span)
         case ["verify", "view", *_]:
-            return _verify(tokens, text, span)
+            return _parse_verify(tokens, text, span)
         case ["show", "tables"]:
             return ast.ShowTables(span)
-        case [word, *_] if word in SESSION and (found := _session(word, Reader(tokens, text))) is not None:
+        case [word, *_] if (
+            word in SESSION_KEYWORDS
+            and (found := _parse_session_statement(word, Reader(tokens, text))) is not None
+        ):
             return found
-        case ["create", *_] if (found := tables.create(Reader(tokens, text))) is not None:
+        case ["create", *_] if (found := tables.parse_create_relation(Reader(tokens, text))) is not None:
             return found
-        case [word, *_] if word in DEFINING and (found := _defining(word, Reader(tokens, text))) is not None:
+        case [word, *_] if (
+            word in DDL_KEYWORDS and (found := _parse_ddl(word, Reader(tokens, text))) is not None
+        ):
             return found
         case ["replace", "into", *_]:
-            # MySQL's way to write it.
+            # MySQL's syntax.
             first = tokens[0]
-            made = [Token(TokenType.INSERT, "INSERT", first.line, first.col, first.start, first.end)]
-            inserted = _convert(_tree([*made, *tokens[1:]], text), text, span)
+            insert_token = [Token(TokenType.INSERT, "INSERT", first.line, first.col, first.start, first.end)]
+            inserted = _convert(_parse_tree([*insert_token, *tokens[1:]], text), text, span)
             return replace(inserted, alternative="REPLACE") if isinstance(inserted, ast.Insert) else inserted
         case ["copy", *_]:
-            from kpg.compiler.sql.parse.copy import copy  # lazy: COPY
+            from kpg.compiler.sql.parse.copy import parse_copy  # lazy: COPY
 
-            return copy(Reader(tokens, text))
+            return parse_copy(Reader(tokens, text))
         case ["insert", *_]:
-            return _inserted(tokens, text, span)
+            return _parse_insert(tokens, text, span)
         case ["update" | "delete", *_] if "current" in words:
-            tokens, cursor = dml.without_cursor(tokens)
-            changed = _convert(_tree(tokens, text), text, span)
+            tokens, cursor = dml.extract_cursor(tokens)
+            changed = _convert(_parse_tree(tokens, text), text, span)
             if cursor and isinstance(changed, ast.Update | ast.Delete):
                 return replace(changed, cursor=cursor)
             return changed
         case _:
-            return _convert(_tree(tokens, text), text, span)
+            return _convert(_parse_tree(tokens, text), text, span)
 
 
-def _inserted(tokens: list[Token], text: str, span: Span) -> ast.Statement:
-    given, tokens = overriding(tokens)
+def _parse_insert(tokens: list[Token], text: str, span: Span) -> ast.Statement:
+    override, tokens = extract_overriding(tokens)
     listed: list[exp.Expr] = []
-    if any(token.token_type in PARTS for token in tokens[:LIST]):
-        tokens, listed = dml.split(tokens, text)
-    inserted = _convert(_tree(tokens, text), text, span)
+    if any(token.token_type in PART_TOKENS for token in tokens[:MAX_LIST_TOKENS]):
+        tokens, listed = dml.split_insert_list(tokens, text)
+    inserted = _convert(_parse_tree(tokens, text), text, span)
     if not isinstance(inserted, ast.Insert):
         return inserted
-    inserted = replace(inserted, overriding=given)
-    return dml.combined(inserted, listed) if listed else inserted
+    inserted = replace(inserted, overriding=override)
+    return dml.combine_part_values(inserted, listed) if listed else inserted
 
 
-def _then(tokens: list[Token], text: str) -> ast.Statement | None:
-    """A query with AS OF; None if there is none."""
-    from kpg.compiler.sql.parse.as_of import HINT, marked, split  # lazy: AS OF
+def _parse_as_of(tokens: list[Token], text: str) -> ast.Statement | None:
+    """Parse a statement with AS OF; None if it has none."""
+    from kpg.compiler.sql.parse.as_of import HINT, mark_nested_queries, split_as_of  # lazy: AS OF
 
     if tokens[0].text.lower() in ("explain", "prepare"):
         return None
-    within = marked(tokens, text)
-    before, then = split(within, text)
-    if then is None and within is tokens:
+    marked_tokens = mark_nested_queries(tokens, text)
+    rest, as_of = split_as_of(marked_tokens, text)
+    if as_of is None and marked_tokens is tokens:
         return None
-    statement = _statement(before, text)
-    if then is None:
+    statement = _parse_statement(rest, text)
+    if as_of is None:
         if isinstance(statement, ast.Select | ast.Insert | ast.CreateTableAs):
             return statement
         span = Span(text, tokens[0].start, tokens[-1].end + 1)
-        what = "AS OF within anything but a query that is asked once"
-        raise NotSupportedError(f"{what} is not supported", span=span, hint=HINT)
-    if within is not tokens:
-        raise NotSupportedError("AS OF within a query AS OF is not supported", span=then.span, hint=HINT)
+        construct = "AS OF within anything but a query that is asked once"
+        raise NotSupportedError(f"{construct} is not supported", span=span, hint=HINT)
+    if marked_tokens is not tokens:
+        raise NotSupportedError("AS OF within a query AS OF is not supported", span=as_of.span, hint=HINT)
     if isinstance(statement, ast.Select):
-        return replace(statement, then=then)
+        return replace(statement, as_of=as_of)
     plain = isinstance(statement, ast.Insert) and statement.conflict is None and not statement.returning
     if isinstance(statement, ast.CreateTableAs) or (isinstance(statement, ast.Insert) and plain):
-        return replace(statement, query=replace(statement.query, then=then))
-    raise NotSupportedError("AS OF of anything but a query is not supported", span=then.span, hint=HINT)
+        return replace(statement, query=replace(statement.query, as_of=as_of))
+    raise NotSupportedError("AS OF of anything but a query is not supported", span=as_of.span, hint=HINT)
 
 
-def _defining(word: str, reader: Reader) -> ast.Statement | None:
-    """A statement that begins with one of DEFINING; None if it is read elsewhere."""
+def _parse_ddl(word: str, reader: Reader) -> ast.Statement | None:
+    """Parse a statement that begins with one of DDL_KEYWORDS; None if sqlglot parses it."""
     from kpg.compiler.sql.parse import ddl  # lazy: four modules, 25 ms, that no table or view needs
 
-    return ddl.read(word, reader)
+    return ddl.parse_ddl(word, reader)
 
 
-def _session(word: str, reader: Reader) -> ast.Statement | None:
-    """A statement that begins with one of SESSION; None if it is read elsewhere."""
+def _parse_session_statement(word: str, reader: Reader) -> ast.Statement | None:
+    """Parse a statement that begins with one of SESSION_KEYWORDS; None if sqlglot parses it."""
     from kpg.compiler.sql.parse import session_statements  # lazy: statements about the session
 
-    return session_statements.read(word.upper(), reader)
+    return session_statements.parse_session_statement(word.upper(), reader)
 
 
-def _verify(tokens: list[Token], text: str, span: Span) -> ast.VerifyView:
+def _parse_verify(tokens: list[Token], text: str, span: Span) -> ast.VerifyView:
     rest = tokens[2:]
     if len(rest) != 1:
         place = Span(text, rest[1].start, tokens[-1].end + 1) if rest else span
@@ -230,66 +244,66 @@ def _verify(tokens: list[Token], text: str, span: Span) -> ast.VerifyView:
     return ast.VerifyView(rest[0].text, span)
 
 
-def _explain(tokens: list[Token], text: str, span: Span) -> ast.Statement:
+def _parse_explain(tokens: list[Token], text: str, span: Span) -> ast.Statement:
     from kpg.compiler.sql.parse import session_statements  # lazy: statements about the session
 
-    rest, how = session_statements.explaining(tokens[1:], text)
+    rest, options = session_statements.parse_explain_options(tokens[1:], text)
     stage = "physical"
     if rest and rest[0].text.lower() in STAGES:
         stage = rest[0].text.lower()
         rest = rest[1:]
     if not rest:
         raise ProgrammingError("EXPLAIN needs a query", span=span)
-    if (viewed := session_statements.viewed(rest, stage, text, span, how)) is not None:
-        return viewed
+    if (explain_view := session_statements.parse_explain_view(rest, stage, text, span, options)) is not None:
+        return explain_view
     if rest[0].text.lower() == "execute":
         reader = Reader(tokens, text)
         reader.skip(len(tokens) - len(rest))
-        return session_statements.executed(reader)
-    statement = _statement(rest, text)
+        return session_statements.parse_nested_execute(reader)
+    statement = _parse_statement(rest, text)
     if isinstance(statement, Declare) and isinstance(statement.query, ast.Select):
         statement = statement.query
-    if isinstance(statement, Accepted) and statement.what == "REFRESH":
-        return ast.ExplainView(stage, statement.relations[0], statement.span, span, how)
-    if isinstance(statement, ast.Explained | ast.Modifying):
-        if how.generic:
-            from kpg.compiler.sql.parse.generic_plans import without_values  # lazy: GENERIC_PLAN
+    if isinstance(statement, Utility) and statement.command == "REFRESH":
+        return ast.ExplainView(stage, statement.relations[0], statement.span, span, options)
+    if isinstance(statement, ast.Explainable | ast.ModifyingWith):
+        if options.generic:
+            from kpg.compiler.sql.parse.generic_plans import mark_parameters  # lazy: GENERIC_PLAN
 
-            statement = without_values(statement)
-        return ast.Explain(stage, statement, span, how)
+            statement = mark_parameters(statement)
+        return ast.Explain(stage, statement, span, options)
     raise NotSupportedError(
         "EXPLAIN of anything but a query or a change is not supported", span=statement.span
     )
 
 
-def _explain_row(words: list[str], tokens: list[Token], text: str) -> ast.Statement | None:
-    """EXPLAIN of a row; None if it is of a query."""
+def _parse_explain_row(words: list[str], tokens: list[Token], text: str) -> ast.Statement | None:
+    """Parse EXPLAIN ROW; None for any other EXPLAIN."""
     if words[1] == "(" and words[2:3] != ["row"]:
         return None
-    from kpg.compiler.sql.parse.session_statements import explain_row  # lazy: EXPLAIN
+    from kpg.compiler.sql.parse.session_statements import parse_explain_row  # lazy: EXPLAIN
 
-    return explain_row(Reader(tokens, text))
+    return parse_explain_row(Reader(tokens, text))
 
 
-def _tree(tokens: list[Token], text: str) -> exp.Expr:
-    return tree_of(tokens, text)
+def _parse_tree(tokens: list[Token], text: str) -> exp.Expr:
+    return parse_tree(tokens, text)
 
 
 def _convert(tree: exp.Expr, text: str, span: Span) -> ast.Statement:
     match tree:
         case _ if is_modifying(tree):
-            return modifying(tree, text, span)
-        case exp.Query() if (into := _into(tree)) is not None:
+            return convert_modifying_with(tree, text, span)
+        case exp.Query() if (into := _into_clause(tree)) is not None:
             return _select_into(tree, into, text, span)
         case exp.Query() | exp.Values():
             return ast.Select(tree, span)
         case exp.Create() | exp.Drop():
             raise NotSupportedError(f"{tree.key.upper()} {tree.args.get('kind')} is not supported", span=span)
         case exp.Insert() | exp.Update() | exp.Delete() | exp.Merge():
-            return change(tree, text, span)
+            return convert_change(tree, text, span)
         case exp.Describe():
-            only(tree, text, "this")
-            return ast.Describe(target(tree.this, text)[0], span)
+            allow_only(tree, text, "this")
+            return ast.Describe(target_table(tree.this, text)[0], span)
         case exp.Command():
             raise NotSupportedError(f"{tree.name.upper()} is not supported", span=span)
         case exp.Column() | exp.Alias() | exp.Identifier():
@@ -300,26 +314,26 @@ def _convert(tree: exp.Expr, text: str, span: Span) -> ast.Statement:
             raise NotSupportedError(f"{construct_name(tree)} is not supported", span=span)
 
 
-def _into(tree: exp.Expr) -> exp.Expr | None:
-    """The INTO of a query: of its first SELECT."""
+def _into_clause(tree: exp.Expr) -> exp.Expr | None:
+    """Return the INTO clause of a query's first SELECT."""
     while isinstance(tree, exp.SetOperation | exp.Subquery):
         tree = tree.this
     return tree.args.get("into")
 
 
 def _select_into(tree: exp.Expr, into: exp.Expr, text: str, span: Span) -> ast.CreateTableAs:
-    """SELECT ... INTO table as CREATE TABLE AS."""
-    only(into, text, "this", "temporary", "unlogged")
+    """Convert SELECT ... INTO table to CREATE TABLE AS."""
+    allow_only(into, text, "this", "temporary", "unlogged")
     query = tree.copy()
-    found = _into(query)
+    found = _into_clause(query)
     assert found is not None
     found.pop()
-    name = target(into.this, text)[0]
+    name = target_table(into.this, text)[0]
     temporary = bool(into.args.get("temporary"))
     return ast.CreateTableAs(name, (), ast.Select(query, span), False, span, temporary=temporary)
 
 
-WORDS: Final = (
+STATEMENT_WORDS: Final = (
     *(
         "SELECT",
         "INSERT",
@@ -336,8 +350,8 @@ WORDS: Final = (
     *("EXPLAIN", "COPY", "BEGIN", "COMMIT", "ROLLBACK", "SHOW", "DESCRIBE", "VERIFY", "COMMENT", "REFRESH"),
     *("GRANT", "REVOKE", "PREPARE", "EXECUTE", "DEALLOCATE", "DECLARE", "FETCH", "SUBSCRIBE", "SET"),
 )
-"""What most statements begin with."""
-INNER: Final = (
+"""First words of most statements."""
+CLAUSE_WORDS: Final = (
     *(
         "FROM",
         "WHERE",
@@ -355,65 +369,67 @@ INNER: Final = (
     *("DISTINCT", "BETWEEN", "VALUES", "INTO", "TABLE", "VIEW", "MATERIALIZED", "INDEX", "COLUMN", "PRIMARY"),
     *("REFERENCES", "RETURNING", "PARTITION", "USING", "WHEN", "THEN", "ELSE"),
 )
-"""What is mistyped within them, and then taken for a name: the word behind is where it shows."""
-ALIKE: Final = 0.75
-"""As `form` is like FROM; names of columns are less like words of SQL, mostly."""
-CLOSE: Final = 0.8
-"""As `selct` is to SELECT, and RESET is not to SET."""
-SKIPPED: Final = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
-FIRST: Final = re.compile(r"[A-Za-z_]+")
-LAST: Final = re.compile(r"(?<![\w.\"'])([A-Za-z]+)\s+$")
-RULE: Final = re.compile(r"create\s+(or\s+replace\s+)?rule\b", re.IGNORECASE)
-PROMPTED: Final = re.compile(r"\.(help|tables|arrangements|read|timing|quit|exit)\b")
+"""Words that, when mistyped inside a statement, are read as names; the error is at the next word."""
+CLAUSE_LIKENESS: Final = 0.75
+"""Likeness of `form` to FROM. Column names are usually less like keywords."""
+STATEMENT_LIKENESS: Final = 0.8
+"""Likeness of `selct` to SELECT; that of RESET to SET is lower."""
+BLANK: Final = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
+FIRST_WORD: Final = re.compile(r"[A-Za-z_]+")
+LAST_WORD: Final = re.compile(r"(?<![\w.\"'])([A-Za-z]+)\s+$")
+CREATE_RULE: Final = re.compile(r"create\s+(or\s+replace\s+)?rule\b", re.IGNORECASE)
+PROMPT_COMMAND: Final = re.compile(r"\.(help|tables|arrangements|read|timing|quit|exit)\b")
 DATALOG: Final = re.compile(r"\.[a-z]+\b|[\w.]+\s*\([^;]*\)\s*(?::-|\.\s*$)", re.DOTALL)
 
 
-def hinted(error: ProgrammingError | NotSupportedError, text: str) -> ProgrammingError | NotSupportedError:
-    """The error, with what the statement was perhaps meant as if it is of syntax."""
+def add_hint(error: ProgrammingError | NotSupportedError, text: str) -> ProgrammingError | NotSupportedError:
+    """Return an error with a hint at the probable mistake, if it is a syntax error."""
     if error.span is None:
         return error
     if isinstance(error, NotSupportedError):
-        words = FIRST.findall(text[error.span.start : error.span.end])[1:3]
-        error.hint = error.hint or next(filter(None, map(_misspelt, words)), None)
+        words = FIRST_WORD.findall(text[error.span.start : error.span.end])[1:3]
+        error.hint = error.hint or next(filter(None, map(_spelling_hint, words)), None)
         return error
     if not error.message.startswith("syntax error"):
         return error
     start = text.rfind(";", 0, max(error.span.start, 0)) + 1
-    skipped = SKIPPED.match(text, start)
+    skipped = BLANK.match(text, start)
     start = start if skipped is None else skipped.end()
-    if RULE.match(text, start):  # its statements stand in parentheses, with semicolons
-        return unsupported_syntax("RULE", error.span, verb="CREATE")
-    first = FIRST.match(text, start)
-    meant = None if first is None else _first_meant(first[0], CLOSE)
-    if first is not None and meant is not None:  # that word is the mistake, not what cannot follow it
+    if CREATE_RULE.match(text, start):  # has semicolons inside parentheses
+        return unsupported_syntax_error("RULE", error.span, verb="CREATE")
+    first = FIRST_WORD.match(text, start)
+    suggestion = None if first is None else _first_word_hint(first[0], STATEMENT_LIKENESS)
+    if first is not None and suggestion is not None:  # the first word is wrong, not the one at the error
         span = replace(error.span, start=first.start(), end=first.end())
-        return ProgrammingError(f'syntax error at "{first[0]}"', span=span, hint=meant)
-    found = _hint(text[start:]) or _misspelt_before(text[start : error.span.start])
+        return ProgrammingError(f'syntax error at "{first[0]}"', span=span, hint=suggestion)
+    found = _language_hint(text[start:]) or _spelling_hint_before(text[start : error.span.start])
     if found is not None:
         error.hint = found
     return error
 
 
-def _misspelt_before(text: str) -> str | None:
-    """A hint about the last word before the place of an error."""
-    word = LAST.search(text)
-    return None if word is None else _misspelt(word[1])
+def _spelling_hint_before(text: str) -> str | None:
+    """Return a hint about the last word before an error."""
+    word = LAST_WORD.search(text)
+    return None if word is None else _spelling_hint(word[1])
 
 
-def _misspelt(word: str) -> str | None:
-    return None if word.upper() in INNER else did_you_mean(word, INNER, likeness=ALIKE)
+def _spelling_hint(word: str) -> str | None:
+    return (
+        None if word.upper() in CLAUSE_WORDS else did_you_mean(word, CLAUSE_WORDS, likeness=CLAUSE_LIKENESS)
+    )
 
 
-def _hint(text: str) -> str | None:
+def _language_hint(text: str) -> str | None:
     if text.startswith("?-"):
         return 'a goal of Datalog: db.prepare("?- ...")() answers it, as program.query does'
-    if PROMPTED.match(text):
+    if PROMPT_COMMAND.match(text):
         return "that is a command of the prompt: kpg sql, without a script"
     if DATALOG.match(text):
         return "this is Datalog: db.datalog takes it"
-    word = FIRST.match(text)
-    return None if word is None else _first_meant(word[0])
+    word = FIRST_WORD.match(text)
+    return None if word is None else _first_word_hint(word[0])
 
 
-def _first_meant(word: str, likeness: float = 0.6) -> str | None:
-    return None if word.upper() in WORDS else did_you_mean(word, WORDS, likeness=likeness)
+def _first_word_hint(word: str, likeness: float = 0.6) -> str | None:
+    return None if word.upper() in STATEMENT_WORDS else did_you_mean(word, STATEMENT_WORDS, likeness=likeness)

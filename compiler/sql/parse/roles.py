@@ -6,11 +6,11 @@ from typing import Final
 
 from sqlglot.tokenizer_core import TokenType
 
-from kpg.compiler.catalog.access_control import COMMANDS, EVERYBODY
-from kpg.compiler.catalog.privileges import ALL, LETTERS, Attributes
+from kpg.compiler.catalog.access_control import COMMANDS, PUBLIC_ROLE
+from kpg.compiler.catalog.privileges import ALL_LETTERS, LETTERS, Attributes
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse.reader import Reader
-from kpg.compiler.sql.parse.routines import signatures
+from kpg.compiler.sql.parse.routines import parse_signatures
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import Type
 
@@ -23,8 +23,8 @@ SWITCHES: Final[dict[str, Callable[[Attributes, bool], Attributes]]] = {
     "REPLICATION": lambda known, on: replace(known, replicates=on),
     "BYPASSRLS": lambda known, on: replace(known, bypasses=on),
 }
-"""Options that have an opposite with NO before it."""
-KINDS: Final = {
+"""Boolean attributes of roles, which NO before them turns off."""
+OBJECT_KINDS: Final = {
     "TABLE": "TABLE",
     "SEQUENCE": "SEQUENCE",
     "SCHEMA": "SCHEMA",
@@ -34,7 +34,7 @@ KINDS: Final = {
     "TYPE": "TYPE",
     "DOMAIN": "TYPE",
 }
-PLURALS: Final = {
+PLURAL_KINDS: Final = {
     "TABLES": "TABLE",
     "SEQUENCES": "SEQUENCE",
     "FUNCTIONS": "FUNCTION",
@@ -42,7 +42,7 @@ PLURALS: Final = {
     "TYPES": "TYPE",
     "SCHEMAS": "SCHEMA",
 }
-REFUSED: Final = {
+UNSUPPORTED_KINDS: Final = {
     "LANGUAGE": "a privilege of a language",
     "PROCEDURE": "a privilege of a procedure",
     "TABLESPACE": "a privilege of a tablespace",
@@ -50,184 +50,197 @@ REFUSED: Final = {
     "LARGE": "a privilege of a large object",
     "PARAMETER": "a privilege of a setting",
 }
-NOTHING: Final = Attributes()
-CURRENT: Final = ("CURRENT_USER", "CURRENT_ROLE", "SESSION_USER")
+NO_ATTRIBUTES: Final = Attributes()
+CURRENT_ROLES: Final = ("CURRENT_USER", "CURRENT_ROLE", "SESSION_USER")
 
 
-def role(reader: Reader) -> str:
-    """A role's name; PUBLIC, CURRENT_USER and its like in capitals, which no name in quotes is taken for."""
-    if reader.done:
-        reader.unexpected("a role")
-    token = reader.tokens[reader.place]
+def parse_role(reader: Reader) -> str:
+    """Parse a role name: "" for PUBLIC; CURRENT_USER, CURRENT_ROLE and SESSION_USER in upper case.
+
+    Other unquoted names are folded to lower case, so they never clash with these.
+    """
+    if reader.at_end:
+        reader.fail_unexpected("a role")
+    token = reader.tokens[reader.position]
     if token.token_type is TokenType.IDENTIFIER:
         return reader.name()
-    if token.text.upper() in (*CURRENT, "PUBLIC"):
+    if token.text.upper() in (*CURRENT_ROLES, "PUBLIC"):
         reader.skip(1)
         return "" if token.text.upper() == "PUBLIC" else token.text.upper()
     if token.text.upper() in ("NONE", "USER"):
-        reader.wrong(f'role name "{token.text.lower()}" is reserved')
+        reader.fail(f'role name "{token.text.lower()}" is reserved')
     return reader.name().lower()
 
 
-def roles(reader: Reader) -> tuple[str, ...]:
-    """Roles with commas between them."""
-    reader.take("GROUP")
-    found = [role(reader)]
-    while reader.take(","):
-        reader.take("GROUP")
-        found.append(role(reader))
+def parse_roles(reader: Reader) -> tuple[str, ...]:
+    """Parse a list of roles."""
+    reader.accept("GROUP")
+    found = [parse_role(reader)]
+    while reader.accept(","):
+        reader.accept("GROUP")
+        found.append(parse_role(reader))
     return tuple(found)
 
 
-def create(reader: Reader, word: str) -> ast.CreateRole:
-    """What follows CREATE ROLE, USER or GROUP."""
-    name = role(reader)
-    if name == "" or name in CURRENT:
-        reader.wrong(f'role name "{name.lower() or "public"}" is reserved')
-    reader.take("WITH")
+def parse_create_role(reader: Reader, word: str) -> ast.CreateRole:
+    """Parse the rest of CREATE ROLE, USER or GROUP."""
+    name = parse_role(reader)
+    if name == "" or name in CURRENT_ROLES:
+        reader.fail(f'role name "{name.lower() or "public"}" is reserved')
+    reader.accept("WITH")
     lists: dict[str, tuple[str, ...]] = {"into": (), "members": (), "admins": ()}
     attributes = Attributes(logs_in=word == "USER")
-    while not reader.done:
-        if reader.take("IN", "ROLE") or reader.take("IN", "GROUP"):
-            lists["into"] += roles(reader)
-        elif reader.take("ADMIN"):
-            lists["admins"] += roles(reader)
-        elif reader.take("ROLE") or reader.take("USER"):
-            lists["members"] += roles(reader)
+    while not reader.at_end:
+        if reader.accept("IN", "ROLE") or reader.accept("IN", "GROUP"):
+            lists["into"] += parse_roles(reader)
+        elif reader.accept("ADMIN"):
+            lists["admins"] += parse_roles(reader)
+        elif reader.accept("ROLE") or reader.accept("USER"):
+            lists["members"] += parse_roles(reader)
         else:
-            attributes = _attribute(reader, attributes)
+            attributes = _parse_attribute(reader, attributes)
     return ast.CreateRole(name, attributes, span=reader.span, **lists)
 
 
-def _attribute(reader: Reader, known: Attributes) -> Attributes:
-    """What is known of a role, and the attribute that comes next."""
-    for word, switched in SWITCHES.items():
-        if reader.take(word):
-            return switched(known, True)
-        if reader.take(f"NO{word}"):
-            return switched(known, False)
-    if reader.take("ENCRYPTED", "PASSWORD") or reader.take("PASSWORD"):
-        return replace(known, password="" if reader.take("NULL") else reader.string())
-    if reader.take("CONNECTION", "LIMIT"):
-        return replace(known, connections=reader.number())
-    if reader.take("VALID", "UNTIL"):
-        return replace(known, until=reader.string())
-    if reader.take("SYSID"):
+def _parse_attribute(reader: Reader, attributes: Attributes) -> Attributes:
+    """Parse one attribute of a role; return the attributes with it."""
+    for word, set_attribute in SWITCHES.items():
+        if reader.accept(word):
+            return set_attribute(attributes, True)
+        if reader.accept(f"NO{word}"):
+            return set_attribute(attributes, False)
+    if reader.accept("ENCRYPTED", "PASSWORD") or reader.accept("PASSWORD"):
+        return replace(attributes, password="" if reader.accept("NULL") else reader.string())
+    if reader.accept("CONNECTION", "LIMIT"):
+        return replace(attributes, connections=reader.number())
+    if reader.accept("VALID", "UNTIL"):
+        return replace(attributes, until=reader.string())
+    if reader.accept("SYSID"):
         reader.number()
-        return known
-    reader.unexpected("an option of a role")
+        return attributes
+    reader.fail_unexpected("an option of a role")
 
 
-def alter(reader: Reader, word: str) -> ast.AlterRole:
-    """What follows ALTER ROLE, USER or GROUP."""
-    name = "ALL" if reader.take("ALL") else role(reader)
+def parse_alter_role(reader: Reader, word: str) -> ast.AlterRole:
+    """Parse the rest of ALTER ROLE, USER or GROUP."""
+    name = "ALL" if reader.accept("ALL") else parse_role(reader)
     span = reader.span
-    if reader.take("RENAME", "TO"):
-        made = ast.AlterRole(name, NOTHING, role(reader), span)
+    if reader.accept("RENAME", "TO"):
+        statement = ast.AlterRole(name, NO_ATTRIBUTES, parse_role(reader), span)
     elif word == "GROUP" and (reader.at("ADD") or reader.at("DROP")):
-        joins = reader.choice("ADD", "DROP") == "ADD"
-        reader.need("USER")
-        members = roles(reader)
-        made = ast.AlterRole(name, NOTHING, "", span, *((members, ()) if joins else ((), members)))
+        joins = reader.expect_one_of("ADD", "DROP") == "ADD"
+        reader.expect("USER")
+        members = parse_roles(reader)
+        statement = ast.AlterRole(name, NO_ATTRIBUTES, "", span, *((members, ()) if joins else ((), members)))
     elif reader.at("IN") or reader.at("SET") or reader.at("RESET"):
-        made = _setting(reader, ast.AlterRole(name, NOTHING, "", span))
+        statement = _parse_role_setting(reader, ast.AlterRole(name, NO_ATTRIBUTES, "", span))
     else:
-        reader.take("WITH")
-        attributes = NOTHING
-        while not reader.done:
-            attributes = _attribute(reader, attributes)
-        made = ast.AlterRole(name, attributes, "", span)
-    reader.end()
-    return made
+        reader.accept("WITH")
+        attributes = NO_ATTRIBUTES
+        while not reader.at_end:
+            attributes = _parse_attribute(reader, attributes)
+        statement = ast.AlterRole(name, attributes, "", span)
+    reader.expect_end()
+    return statement
 
 
-def _setting(reader: Reader, made: ast.AlterRole) -> ast.AlterRole:
-    if reader.take("IN", "DATABASE"):
+def _parse_role_setting(reader: Reader, statement: ast.AlterRole) -> ast.AlterRole:
+    if reader.accept("IN", "DATABASE"):
         reader.name()
-    if reader.take("RESET"):
-        return replace(made, setting="ALL" if reader.take("ALL") else reader.name().lower())
-    reader.need("SET")
+    if reader.accept("RESET"):
+        return replace(statement, setting="ALL" if reader.accept("ALL") else reader.name().lower())
+    reader.expect("SET")
     name = reader.name().lower()
-    while reader.take("."):
+    while reader.accept("."):
         name += "." + reader.name().lower()
-    if not reader.take("="):
-        reader.need("TO")
-    if reader.take("DEFAULT"):
-        return replace(made, setting=name)
-    if reader.done:
-        reader.unexpected("a value")
+    if not reader.accept("="):
+        reader.expect("TO")
+    if reader.accept("DEFAULT"):
+        return replace(statement, setting=name)
+    if reader.at_end:
+        reader.fail_unexpected("a value")
     parts = []
-    while not reader.done:
-        parts.append(reader.tokens[reader.place].text)
+    while not reader.at_end:
+        parts.append(reader.tokens[reader.position].text)
         reader.skip(1)
-        if not reader.take(","):
+        if not reader.accept(","):
             break
-    return replace(made, setting=name, value=", ".join(parts))
+    return replace(statement, setting=name, value=", ".join(parts))
 
 
-def drop(reader: Reader) -> ast.DropRole:
-    """What follows DROP ROLE."""
-    exists = reader.take("IF", "EXISTS")
-    names = roles(reader)
-    reader.end()
+def parse_drop_role(reader: Reader) -> ast.DropRole:
+    """Parse the rest of DROP ROLE."""
+    exists = reader.accept("IF", "EXISTS")
+    names = parse_roles(reader)
+    reader.expect_end()
     return ast.DropRole(names, exists, reader.span)
 
 
-def grant(reader: Reader) -> ast.Grant | ast.GrantRole:
-    """GRANT and REVOKE."""
-    grants = reader.choice("GRANT", "REVOKE") == "GRANT"
-    option = "" if grants else _option_for(reader)
-    made = _privileges(reader, grants, passing=option == "GRANT")
-    found: ast.Grant | ast.GrantRole
-    if made is None:
-        found = _grant_role(reader, grants, option)
+def parse_grant(reader: Reader) -> ast.Grant | ast.GrantRole:
+    """Parse a GRANT or REVOKE."""
+    grants = reader.expect_one_of("GRANT", "REVOKE") == "GRANT"
+    option = "" if grants else _parse_option_for(reader)
+    privileges = _parse_grant_privileges(reader, grants, grant_option=option == "GRANT")
+    statement: ast.Grant | ast.GrantRole
+    if privileges is None:
+        statement = _parse_grant_role(reader, grants, option)
     else:
-        found = made
-    reader.end()
-    return found
+        statement = privileges
+    reader.expect_end()
+    return statement
 
 
-def _option_for(reader: Reader) -> str:
+def _parse_option_for(reader: Reader) -> str:
     for word in ("GRANT", "ADMIN", "INHERIT", "SET"):
-        if reader.take(word, "OPTION", "FOR"):
+        if reader.accept(word, "OPTION", "FOR"):
             return word
     return ""
 
 
-def _privileges(reader: Reader, grants: bool, *, passing: bool) -> ast.Grant | None:
-    """Privileges ON something TO or FROM roles; None if roles are granted."""
-    start = reader.place
+def _parse_grant_privileges(reader: Reader, is_grant: bool, *, grant_option: bool) -> ast.Grant | None:
+    """Parse privileges ON objects TO or FROM roles; None if roles are granted."""
+    start = reader.position
     words = [token.text.upper() for token in reader.rest()]
     if "ON" not in words:
         return None
-    parts, columns = _role_parts(reader)
-    if not reader.take("ON"):
-        reader.skip(start - reader.place)
+    parts, columns = _parse_privileges(reader)
+    if not reader.accept("ON"):
+        reader.skip(start - reader.position)
         return None
-    kind, names, within, arguments = _target(reader)
-    reader.need("TO" if grants else "FROM")
-    given = roles(reader)
-    if grants:
-        passing = reader.take("WITH", "GRANT", "OPTION")
-    _granted_by(reader)
-    cascade = reader.take("CASCADE")
+    kind, names, in_schemas, arguments = _parse_objects(reader)
+    reader.expect("TO" if is_grant else "FROM")
+    grantees = parse_roles(reader)
+    if is_grant:
+        grant_option = reader.accept("WITH", "GRANT", "OPTION")
+    _skip_granted_by(reader)
+    cascade = reader.accept("CASCADE")
     if not cascade:
-        reader.take("RESTRICT")
+        reader.accept("RESTRICT")
     found = ast.Grant(
-        parts, kind, names, within, given, grants, passing, cascade, reader.span, columns, arguments
+        parts,
+        kind,
+        names,
+        in_schemas,
+        grantees,
+        is_grant,
+        grant_option,
+        cascade,
+        reader.span,
+        columns,
+        arguments,
     )
-    _check(reader, found)
+    _check_privileges(reader, found)
     return found
 
 
-def _granted_by(reader: Reader) -> None:
-    if reader.take("GRANTED", "BY"):
-        role(reader)
+def _skip_granted_by(reader: Reader) -> None:
+    if reader.accept("GRANTED", "BY"):
+        parse_role(reader)
 
 
-def _check(reader: Reader, found: ast.Grant) -> None:
-    """The privileges have to be such of the kind."""
-    for part in found.parts:
+def _check_privileges(reader: Reader, statement: ast.Grant) -> None:
+    """Raise ProgrammingError for a privilege that the kind of object lacks."""
+    for part in statement.privileges:
         letter = LETTERS.get(part.privilege)
         if letter is None:
             wrong = ProgrammingError(
@@ -235,182 +248,193 @@ def _check(reader: Reader, found: ast.Grant) -> None:
             )
             wrong.sqlstate = "42601"
             raise wrong
-        known = ALL["COLUMN"] if part.columns else ALL[found.kind]
-        if letter not in known:
-            what = "column" if part.columns else "relation" if found.kind == "TABLE" else found.kind.lower()
-            # A sequence may be named as a table, and then takes what sequences take.
-            if found.kind != "TABLE" or part.columns or letter not in ALL["SEQUENCE"]:
-                message = f"invalid privilege type {part.privilege} for {what}"
+        allowed = ALL_LETTERS["COLUMN"] if part.columns else ALL_LETTERS[statement.kind]
+        if letter not in allowed:
+            object_kind = (
+                "column"
+                if part.columns
+                else "relation"
+                if statement.kind == "TABLE"
+                else statement.kind.lower()
+            )
+            # GRANT ON TABLE can name a sequence, which has the privileges of sequences.
+            if statement.kind != "TABLE" or part.columns or letter not in ALL_LETTERS["SEQUENCE"]:
+                message = f"invalid privilege type {part.privilege} for {object_kind}"
                 raise ProgrammingError(message, span=reader.span)
 
 
-def _role_parts(reader: Reader) -> tuple[tuple[ast.Part, ...], tuple[str, ...]]:
-    """Privileges with their columns; none for ALL, and the columns of that."""
-    if reader.take("ALL"):
-        reader.take("PRIVILEGES")
+def _parse_privileges(reader: Reader) -> tuple[tuple[ast.PrivilegeSpec, ...], tuple[str, ...]]:
+    """Parse privileges with their columns; none for ALL, and the columns of ALL."""
+    if reader.accept("ALL"):
+        reader.accept("PRIVILEGES")
         return (), reader.names() if reader.at("(") else ()
     found = []
     while True:
-        if reader.done:
-            reader.unexpected("a privilege")
-        word = reader.tokens[reader.place].text.upper()
+        if reader.at_end:
+            reader.fail_unexpected("a privilege")
+        word = reader.tokens[reader.position].text.upper()
         reader.skip(1)
-        found.append(ast.Part(word, reader.names() if reader.at("(") else ()))
-        if not reader.take(","):
+        found.append(ast.PrivilegeSpec(word, reader.names() if reader.at("(") else ()))
+        if not reader.accept(","):
             return tuple(found), ()
 
 
-def _target(reader: Reader) -> tuple[str, tuple[str, ...], bool, tuple[tuple[Type, ...] | None, ...]]:
-    """What privileges are about: its kind, names, and whether these are schemas whose things are meant.
+def _parse_objects(reader: Reader) -> tuple[str, tuple[str, ...], bool, tuple[tuple[Type, ...] | None, ...]]:
+    """Parse the objects of a GRANT.
 
-    Of functions also the types of their arguments.
+    Returns:
+        Their kind, their names, whether the names are schemas (ALL ... IN SCHEMA), and the
+        argument types of functions.
     """
-    if reader.take("ALL"):
-        kind = PLURALS[reader.choice(*PLURALS)]
-        reader.need("IN", "SCHEMA")
+    if reader.accept("ALL"):
+        kind = PLURAL_KINDS[reader.expect_one_of(*PLURAL_KINDS)]
+        reader.expect("IN", "SCHEMA")
         return kind, reader.relations(), True, ()
-    for word, construct in REFUSED.items():
+    for word, construct in UNSUPPORTED_KINDS.items():
         if reader.at(word):
             reader.refuse(construct)
-    kind = next((known for word, known in KINDS.items() if reader.take(word)), "TABLE")
+    kind = next((object_kind for word, object_kind in OBJECT_KINDS.items() if reader.accept(word)), "TABLE")
     if kind != "FUNCTION":
         return kind, reader.relations(), False, ()
-    found = signatures(reader)
+    found = parse_signatures(reader)
     return kind, tuple(name for name, _ in found), False, tuple(types for _, types in found)
 
 
-def _grant_role(reader: Reader, grants: bool, option: str) -> ast.GrantRole:
-    given = roles(reader)
-    reader.need("TO" if grants else "FROM")
-    members = roles(reader)
+def _parse_grant_role(reader: Reader, is_grant: bool, option: str) -> ast.GrantRole:
+    granted_roles = parse_roles(reader)
+    reader.expect("TO" if is_grant else "FROM")
+    members = parse_roles(reader)
     options: list[tuple[str, bool]] = [(option, False)] if option else []
-    if grants and reader.take("WITH"):
+    if is_grant and reader.accept("WITH"):
         while True:
-            word = reader.choice("ADMIN", "INHERIT", "SET")
-            if reader.take("OPTION") or reader.take("TRUE"):
+            word = reader.expect_one_of("ADMIN", "INHERIT", "SET")
+            if reader.accept("OPTION") or reader.accept("TRUE"):
                 options.append((word, True))
             else:
-                reader.need("FALSE")
+                reader.expect("FALSE")
                 options.append((word, False))
-            if not reader.take(","):
+            if not reader.accept(","):
                 break
-    _granted_by(reader)
-    cascade = reader.take("CASCADE")
+    _skip_granted_by(reader)
+    cascade = reader.accept("CASCADE")
     if not cascade:
-        reader.take("RESTRICT")
-    return ast.GrantRole(given, members, grants, tuple(options), cascade, reader.span)
+        reader.accept("RESTRICT")
+    return ast.GrantRole(granted_roles, members, is_grant, tuple(options), cascade, reader.span)
 
 
-def defaults(reader: Reader) -> ast.AlterDefaults:
-    """What follows ALTER DEFAULT PRIVILEGES."""
+def parse_alter_default_privileges(reader: Reader) -> ast.AlterDefaults:
+    """Parse the rest of ALTER DEFAULT PRIVILEGES."""
     owners: tuple[str, ...] = ()
     schemas: tuple[str, ...] = ()
     while True:
-        if reader.take("FOR", "ROLE") or reader.take("FOR", "USER"):
-            owners += roles(reader)
-        elif reader.take("IN", "SCHEMA"):
+        if reader.accept("FOR", "ROLE") or reader.accept("FOR", "USER"):
+            owners += parse_roles(reader)
+        elif reader.accept("IN", "SCHEMA"):
             schemas += reader.relations()
         else:
             break
-    grants = reader.choice("GRANT", "REVOKE") == "GRANT"
-    passing = not grants and reader.take("GRANT", "OPTION", "FOR")
-    parts, _ = _role_parts(reader)
-    reader.need("ON")
-    kind = PLURALS[reader.choice(*PLURALS)]
-    reader.need("TO" if grants else "FROM")
-    given = roles(reader)
-    if grants:
-        passing = reader.take("WITH", "GRANT", "OPTION")
-    cascade = reader.take("CASCADE")
+    is_grant = reader.expect_one_of("GRANT", "REVOKE") == "GRANT"
+    grant_option = not is_grant and reader.accept("GRANT", "OPTION", "FOR")
+    parts, _ = _parse_privileges(reader)
+    reader.expect("ON")
+    kind = PLURAL_KINDS[reader.expect_one_of(*PLURAL_KINDS)]
+    reader.expect("TO" if is_grant else "FROM")
+    grantees = parse_roles(reader)
+    if is_grant:
+        grant_option = reader.accept("WITH", "GRANT", "OPTION")
+    cascade = reader.accept("CASCADE")
     if not cascade:
-        reader.take("RESTRICT")
-    reader.end()
-    found = ast.Grant(parts, kind, (), False, given, grants, passing, cascade, reader.span)
-    _check(reader, found)
-    return ast.AlterDefaults(owners, schemas, found, reader.span)
+        reader.accept("RESTRICT")
+    reader.expect_end()
+    statement = ast.Grant(parts, kind, (), False, grantees, is_grant, grant_option, cascade, reader.span)
+    _check_privileges(reader, statement)
+    return ast.AlterDefaults(owners, schemas, statement, reader.span)
 
 
-def owned(reader: Reader, verb: str) -> ast.Reassign:
-    """What follows REASSIGN OWNED BY or DROP OWNED BY."""
-    given = roles(reader)
+def parse_owned_by(reader: Reader, verb: str) -> ast.Reassign:
+    """Parse the rest of REASSIGN OWNED BY or DROP OWNED BY."""
+    owners = parse_roles(reader)
     owner = ""
     if verb == "REASSIGN":
-        reader.need("TO")
-        owner = role(reader)
-    cascade = reader.take("CASCADE")
+        reader.expect("TO")
+        owner = parse_role(reader)
+    cascade = reader.accept("CASCADE")
     if not cascade:
-        reader.take("RESTRICT")
-    reader.end()
-    return ast.Reassign(given, owner, cascade, reader.span)
+        reader.accept("RESTRICT")
+    reader.expect_end()
+    return ast.Reassign(owners, owner, cascade, reader.span)
 
 
-def owner(reader: Reader, kind: str) -> ast.AlterOwner | None:
-    """name OWNER TO role, behind ALTER and a kind; None, and nothing taken, if it is another ALTER."""
-    start = reader.place
-    exists = reader.take("IF", "EXISTS")
-    reader.take("ONLY")
-    if not reader.done:
+def parse_owner_to(reader: Reader, kind: str) -> ast.AlterOwner | None:
+    """Parse ``name OWNER TO role`` behind ALTER and a kind.
+
+    None for any other ALTER, at the same position.
+    """
+    start = reader.position
+    exists = reader.accept("IF", "EXISTS")
+    reader.accept("ONLY")
+    if not reader.at_end:
         arguments: tuple[Type, ...] | None = None
         if kind in ("FUNCTION", "ROUTINE"):
-            ((name, arguments),) = signatures(reader)
+            ((name, arguments),) = parse_signatures(reader)
         else:
             name = reader.relation()
-            reader.take("*")
+            reader.accept("*")
             if reader.at("("):
-                reader.skip_enclosed()
-        if reader.take("OWNER", "TO"):
-            found = ast.AlterOwner(kind, name, role(reader), exists, reader.span, arguments)
-            reader.end()
+                reader.skip_parentheses()
+        if reader.accept("OWNER", "TO"):
+            found = ast.AlterOwner(kind, name, parse_role(reader), exists, reader.span, arguments)
+            reader.expect_end()
             return found
-    reader.skip(start - reader.place)
+    reader.skip(start - reader.position)
     return None
 
 
-def create_policy(reader: Reader) -> ast.DefinePolicy:
-    """What follows CREATE POLICY."""
+def parse_create_policy(reader: Reader) -> ast.DefinePolicy:
+    """Parse the rest of CREATE POLICY."""
     name = reader.name()
-    reader.need("ON")
+    reader.expect("ON")
     table = reader.relation()
     permissive, command = True, "ALL"
-    if reader.take("AS"):
-        permissive = reader.choice("PERMISSIVE", "RESTRICTIVE") == "PERMISSIVE"
-    if reader.take("FOR"):
-        command = reader.choice(*COMMANDS)
-    roles, using, check = _parts(reader)
+    if reader.accept("AS"):
+        permissive = reader.expect_one_of("PERMISSIVE", "RESTRICTIVE") == "PERMISSIVE"
+    if reader.accept("FOR"):
+        command = reader.expect_one_of(*COMMANDS)
+    roles, using, check = _parse_policy_clauses(reader)
     if using and command == "INSERT":
-        reader.wrong("only WITH CHECK expression allowed for INSERT")
+        reader.fail("only WITH CHECK expression allowed for INSERT")
     if check and command in ("SELECT", "DELETE"):
-        reader.wrong("WITH CHECK cannot be applied to SELECT or DELETE")
-    roles = roles or (EVERYBODY,)
+        reader.fail("WITH CHECK cannot be applied to SELECT or DELETE")
+    roles = roles or (PUBLIC_ROLE,)
     return ast.DefinePolicy("create", name, table, reader.span, permissive, command, roles, using, check)
 
 
-def alter_policy(reader: Reader) -> ast.DefinePolicy:
-    """What follows ALTER POLICY."""
+def parse_alter_policy(reader: Reader) -> ast.DefinePolicy:
+    """Parse the rest of ALTER POLICY."""
     name = reader.name()
-    reader.need("ON")
+    reader.expect("ON")
     table = reader.relation()
-    if reader.take("RENAME", "TO"):
+    if reader.accept("RENAME", "TO"):
         new = reader.name()
-        reader.end()
-        return ast.DefinePolicy("rename", name, table, reader.span, renamed=new)
-    roles, using, check = _parts(reader)
+        reader.expect_end()
+        return ast.DefinePolicy("rename", name, table, reader.span, new_name=new)
+    roles, using, check = _parse_policy_clauses(reader)
     return ast.DefinePolicy("alter", name, table, reader.span, roles=roles, using=using, check=check)
 
 
-def drop_policy(reader: Reader) -> ast.DefinePolicy:
-    """What follows DROP POLICY."""
-    exists, name, table = reader.dropped()
+def parse_drop_policy(reader: Reader) -> ast.DefinePolicy:
+    """Parse the rest of DROP POLICY."""
+    exists, name, table = reader.drop_target()
     return ast.DefinePolicy("drop", name, table, reader.span, if_exists=exists)
 
 
-def _parts(reader: Reader) -> tuple[tuple[str, ...], str, str]:
+def _parse_policy_clauses(reader: Reader) -> tuple[tuple[str, ...], str, str]:
     roles: list[str] = []
-    if reader.take("TO"):
-        roles.append(role(reader))
-        while reader.take(","):
-            roles.append(role(reader))
-    using = reader.enclosed() if reader.take("USING") else ""
-    check = reader.enclosed() if reader.take("WITH", "CHECK") else ""
-    reader.end()
+    if reader.accept("TO"):
+        roles.append(parse_role(reader))
+        while reader.accept(","):
+            roles.append(parse_role(reader))
+    using = reader.parenthesized_text() if reader.accept("USING") else ""
+    check = reader.parenthesized_text() if reader.accept("WITH", "CHECK") else ""
+    reader.expect_end()
     return tuple(roles), using, check

@@ -5,160 +5,172 @@ from typing import Final
 
 from kpg.compiler.catalog.routines import Parameter
 from kpg.compiler.sql.parse import definitions as ast
-from kpg.compiler.sql.parse.reader import TEXTS, Reader, setting_value
+from kpg.compiler.sql.parse.reader import STRING_TOKENS, Reader, parse_setting_value
 from kpg.runtime.errors import Error
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Kind, Type
-from kpg.runtime.unsupported_features import unsupported_syntax
+from kpg.runtime.unsupported_features import unsupported_syntax_error
 
-DECLARED: Final = {
+ATTRIBUTES: Final = {
     **dict.fromkeys(("IMMUTABLE", "STABLE", "VOLATILE"), "volatility"),
     **dict.fromkeys(("NOT LEAKPROOF", "LEAKPROOF"), "leaks"),
     **dict.fromkeys(("PARALLEL SAFE", "PARALLEL UNSAFE", "PARALLEL RESTRICTED"), "parallel"),
     "WINDOW": "window",
 }
-"""What a function may be declared to be, and changes no answer: it is kept for the catalogs."""
+"""Attributes of functions that change no result; they are kept for the system catalogs."""
 SECURITY: Final = {
     "SECURITY DEFINER": True,
     "EXTERNAL SECURITY DEFINER": True,
     "SECURITY INVOKER": False,
     "EXTERNAL SECURITY INVOKER": False,
 }
-CURRENT: Final = "FROM CURRENT"
-"""What a setting is that stays as it is now."""
-MODES: Final = ("IN OUT", "INOUT", "IN", "OUT", "VARIADIC")
+"""Clauses of the security attribute, and whether they mean SECURITY DEFINER."""
+FROM_CURRENT: Final = "FROM CURRENT"
+"""Value of a setting that keeps its current value."""
+PARAMETER_MODES: Final = ("IN OUT", "INOUT", "IN", "OUT", "VARIADIC")
 
 
-class _Parts:
-    """What has been read of a definition."""
+class _FunctionDefinition:
+    """Parts of a function's definition that have been parsed."""
 
     def __init__(self) -> None:
         self.parameters: list[Parameter] = []
-        self.outs: list[tuple[str, Type]] = []
+        self.out_parameters: list[tuple[str, Type]] = []
         self.result: Type | None = None
-        self.rows = False
+        self.returns_set = False
         self.language = ""
         self.body = ""
-        self.parsed = False
+        self.is_sql_body = False
         self.strict = False
-        self.declared: dict[str, str] = {}
-        self.definer: bool | None = None
-        """Whether it has its owner's rights."""
+        self.attributes: dict[str, str] = {}
+        self.security_definer: bool | None = None
+        """Whether it runs with its owner's privileges; None if it is unspecified."""
 
 
-def create_function(reader: Reader, *, or_replace: bool) -> ast.CreateFunction:
-    """What follows CREATE FUNCTION."""
+def parse_create_function(reader: Reader, *, or_replace: bool) -> ast.CreateFunction:
+    """Parse the rest of CREATE FUNCTION."""
     name = reader.relation()
-    parts = _Parts()
-    _parameters(reader, parts)
-    if reader.take("RETURNS", "TABLE"):
-        parts.rows = True
-        reader.need("(")
+    parts = _FunctionDefinition()
+    _parse_parameters(reader, parts)
+    if reader.accept("RETURNS", "TABLE"):
+        parts.returns_set = True
+        reader.expect("(")
         while True:
-            parts.outs.append((reader.name(), type_name(reader)))
-            if not reader.take(","):
+            parts.out_parameters.append((reader.name(), parse_type_name(reader)))
+            if not reader.accept(","):
                 break
-        reader.need(")")
-    elif reader.take("RETURNS"):
+        reader.expect(")")
+    elif reader.accept("RETURNS"):
         if reader.at("TRIGGER"):
-            raise unsupported_syntax("TRIGGER", reader.here(), verb="RETURNS")
-        parts.rows = reader.take("SETOF")
-        parts.result = type_name(reader)
-    while not reader.done:
-        _option(reader, parts)
+            raise unsupported_syntax_error("TRIGGER", reader.here(), verb="RETURNS")
+        parts.returns_set = reader.accept("SETOF")
+        parts.result = parse_type_name(reader)
+    while not reader.at_end:
+        _parse_option(reader, parts)
     if parts.language not in ("", "sql"):
         reader.skip(-1)
         hint = "write it in SQL, or in Python: db.create_function"
         reader.refuse(f"a function in {parts.language}", hint)
     if not parts.body:
-        reader.unexpected("AS and the body of the function")
-    return _built(reader, name, parts, or_replace=or_replace)
+        reader.fail_unexpected("AS and the body of the function")
+    return _make_statement(reader, name, parts, or_replace=or_replace)
 
 
-def _built(reader: Reader, name: str, parts: _Parts, *, or_replace: bool) -> ast.CreateFunction:
-    result, columns = _result(reader, name, parts)
+def _make_statement(
+    reader: Reader, name: str, parts: _FunctionDefinition, *, or_replace: bool
+) -> ast.CreateFunction:
+    result, columns = _result_type(reader, name, parts)
     return ast.CreateFunction(
         name,
         tuple(parts.parameters),
         result,
         columns,
-        parts.rows,
+        parts.returns_set,
         parts.body,
         parts.strict,
         or_replace,
         reader.span,
-        tuple(parts.outs),
-        bool(parts.definer),
-        tuple(sorted(parts.declared.items())),
-        parts.parsed,
+        tuple(parts.out_parameters),
+        bool(parts.security_definer),
+        tuple(sorted(parts.attributes.items())),
+        parts.is_sql_body,
     )
 
 
-def _result(reader: Reader, name: str, parts: _Parts) -> tuple[Type, tuple[str, ...]]:
-    """The type of what a function gives, and the names of its columns if it has some."""
-    result, columns = parts.result, tuple(one for one, _ in parts.outs)
-    if len(parts.outs) == 1 and result in (None, parts.outs[0][1]) and not parts.rows:
-        result, columns = parts.outs[0][1], ()
-    elif len(parts.outs) == 1:
-        result = parts.outs[0][1]
-    elif parts.outs:
-        types = tuple(type_ for _, type_ in parts.outs)
+def _result_type(reader: Reader, name: str, parts: _FunctionDefinition) -> tuple[Type, tuple[str, ...]]:
+    """Return the result type of a function, and the names of its columns if it has several."""
+    result, columns = parts.result, tuple(column_name for column_name, _ in parts.out_parameters)
+    if (
+        len(parts.out_parameters) == 1
+        and result in (None, parts.out_parameters[0][1])
+        and not parts.returns_set
+    ):
+        result, columns = parts.out_parameters[0][1], ()
+    elif len(parts.out_parameters) == 1:
+        result = parts.out_parameters[0][1]
+    elif parts.out_parameters:
+        types = tuple(type_ for _, type_ in parts.out_parameters)
         result = Type(Kind.RECORD, parts=types, labels=columns)
     if result is None:
         reader.skip(-1)
-        reader.wrong(f"function {name} needs RETURNS and a type")
+        reader.fail(f"function {name} needs RETURNS and a type")
     return result, columns
 
 
-def _parameters(reader: Reader, parts: _Parts) -> None:
-    reader.need("(")
-    while not reader.take(")"):
-        mode = _mode(reader)
-        name = "" if _is_type(reader) else reader.name()
-        mode = mode or _mode(reader) or "IN"
-        type_ = type_name(reader)
-        default = reader.value() if reader.take("DEFAULT") or reader.take("=") or reader.take(":=") else ""
+def _parse_parameters(reader: Reader, parts: _FunctionDefinition) -> None:
+    reader.expect("(")
+    while not reader.accept(")"):
+        mode = _parse_mode(reader)
+        name = "" if _is_unnamed_parameter(reader) else reader.name()
+        mode = mode or _parse_mode(reader) or "IN"
+        type_ = parse_type_name(reader)
+        default = (
+            reader.value() if reader.accept("DEFAULT") or reader.accept("=") or reader.accept(":=") else ""
+        )
         if mode != "OUT":
             parts.parameters.append(Parameter(name, type_, default, mode == "VARIADIC"))
         if mode in ("OUT", "INOUT", "IN OUT"):
-            parts.outs.append((name or f"column{len(parts.outs) + 1}", type_))
-        if not reader.take(","):
-            reader.need(")")
+            parts.out_parameters.append((name or f"column{len(parts.out_parameters) + 1}", type_))
+        if not reader.accept(","):
+            reader.expect(")")
             break
 
 
-def _mode(reader: Reader) -> str:
+def _parse_mode(reader: Reader) -> str:
     return next(
-        (one for one in ("IN OUT", "INOUT", "IN", "OUT", "VARIADIC") if reader.take(*one.split())), ""
+        (mode for mode in ("IN OUT", "INOUT", "IN", "OUT", "VARIADIC") if reader.accept(*mode.split())), ""
     )
 
 
-def _is_type(reader: Reader) -> bool:
-    """Whether the parameter that comes next has no name: a type and nothing but its end follows."""
-    start = reader.place
+def _is_unnamed_parameter(reader: Reader) -> bool:
+    """Return whether the next parameter has no name: a type and the parameter's end come next."""
+    start = reader.position
     try:
-        type_name(reader)
+        parse_type_name(reader)
         ends = any(reader.at(word) for word in (",", ")", "DEFAULT", "=", ":="))
     except Error:
         ends = False
-    reader.skip(start - reader.place)
+    reader.skip(start - reader.position)
     return ends
 
 
-def type_name(reader: Reader) -> Type:
-    """A type; what only functions have, or the rows of a relation, is an ENUM without labels."""
+def parse_type_name(reader: Reader) -> Type:
+    """Parse a type.
+
+    RECORD, VOID and ``relation.column%TYPE`` are ENUMs without labels, which the catalog resolves.
+    """
     for word in ("RECORD", "VOID"):
-        if reader.take(word):
+        if reader.accept(word):
             return Type(Kind.ENUM, name=word.lower())
-    start = reader.place
-    if (named := _of_column(reader)) is not None:
-        return named
-    reader.skip(start - reader.place)
+    start = reader.position
+    if (column_type := _parse_column_type(reader)) is not None:
+        return column_type
+    reader.skip(start - reader.position)
     return reader.type()
 
 
-def _of_column(reader: Reader) -> Type | None:
-    """``relation.column%TYPE``, as a type of that name."""
+def _parse_column_type(reader: Reader) -> Type | None:
+    """Parse ``relation.column%TYPE``; None for any other type."""
     words = reader.rest()
     place = 1
     while place + 1 < len(words) and words[place].text == ".":
@@ -172,266 +184,266 @@ def _of_column(reader: Reader) -> Type | None:
     return Type(Kind.ENUM, name=f"{text}%type")
 
 
-def _option(reader: Reader, parts: _Parts) -> None:
-    if reader.take("LANGUAGE"):
-        parts.language = reader.tokens[reader.place].text.lower() if not reader.done else ""
+def _parse_option(reader: Reader, parts: _FunctionDefinition) -> None:
+    if reader.accept("LANGUAGE"):
+        parts.language = reader.tokens[reader.position].text.lower() if not reader.at_end else ""
         reader.skip(1)
-    elif reader.take("AS"):
-        parts.body = text_of(reader)
-    elif reader.take("RETURN"):
-        parts.body, parts.parsed = f"SELECT {reader.condition()}", True
-    elif reader.take("BEGIN", "ATOMIC"):
-        parts.body, parts.parsed = _atomic(reader), True
-    elif reader.take("STRICT") or reader.take("RETURNS", "NULL", "ON", "NULL", "INPUT"):
+    elif reader.accept("AS"):
+        parts.body = parse_body_text(reader)
+    elif reader.accept("RETURN"):
+        parts.body, parts.is_sql_body = f"SELECT {reader.condition()}", True
+    elif reader.accept("BEGIN", "ATOMIC"):
+        parts.body, parts.is_sql_body = _parse_atomic_body(reader), True
+    elif reader.accept("STRICT") or reader.accept("RETURNS", "NULL", "ON", "NULL", "INPUT"):
         parts.strict = True
-    elif reader.take("CALLED", "ON", "NULL", "INPUT"):
+    elif reader.accept("CALLED", "ON", "NULL", "INPUT"):
         parts.strict = False
     elif reader.at("COST") or reader.at("ROWS"):
         word, number = (one.text for one in reader.rest()[:2])
-        parts.declared[word.lower()] = f"{word.upper()} {number}"
+        parts.attributes[word.lower()] = f"{word.upper()} {number}"
         reader.skip(2)
-    elif reader.take("SUPPORT"):
+    elif reader.accept("SUPPORT"):
         reader.skip(1)
-    elif reader.take("SET"):
-        _setting(reader, parts)
-    elif security := next((words for words in SECURITY if reader.take(*words.split())), ""):
-        parts.definer = SECURITY[security]
-    elif words := next((words for words in DECLARED if reader.take(*words.split())), ""):
-        parts.declared[DECLARED[words]] = words
+    elif reader.accept("SET"):
+        _parse_setting(reader, parts)
+    elif security := next((words for words in SECURITY if reader.accept(*words.split())), ""):
+        parts.security_definer = SECURITY[security]
+    elif words := next((words for words in ATTRIBUTES if reader.accept(*words.split())), ""):
+        parts.attributes[ATTRIBUTES[words]] = words
     else:
-        reader.unexpected("LANGUAGE, AS or RETURN")
+        reader.fail_unexpected("LANGUAGE, AS or RETURN")
 
 
-def _setting(reader: Reader, parts: _Parts) -> None:
-    """A setting that holds within the function: of these only the search path says what bodies mean here."""
+def _parse_setting(reader: Reader, parts: _FunctionDefinition) -> None:
+    """Parse SET in a function; only ``search_path`` affects what its body means."""
     name = reader.name().lower()
-    while reader.take("."):
+    while reader.accept("."):
         reader.name()
     values = []
-    if reader.take("FROM", "CURRENT"):
-        values = [CURRENT]
+    if reader.accept("FROM", "CURRENT"):
+        values = [FROM_CURRENT]
     else:
-        if not reader.take("TO"):
-            reader.need("=")
-        while not values or reader.take(","):
-            values.append(setting_value(reader))
+        if not reader.accept("TO"):
+            reader.expect("=")
+        while not values or reader.accept(","):
+            values.append(parse_setting_value(reader))
     if name == "search_path":
-        parts.declared[name] = ", ".join(values)
+        parts.attributes[name] = ", ".join(values)
 
 
-def text_of(reader: Reader) -> str:
-    """A body in quotes."""
-    if reader.done or reader.tokens[reader.place].token_type not in TEXTS:
-        reader.unexpected("the body in quotes")
+def parse_body_text(reader: Reader) -> str:
+    """Parse a body in quotes."""
+    if reader.at_end or reader.tokens[reader.position].token_type not in STRING_TOKENS:
+        reader.fail_unexpected("the body in quotes")
     text = reader.string()
-    if reader.take(","):
+    if reader.accept(","):
         reader.refuse("a function in C")
     return text
 
 
-def _atomic(reader: Reader) -> str:
-    """The text between BEGIN ATOMIC and the last END."""
-    start = reader.tokens[reader.place]
-    places = [i for i in range(reader.place, len(reader.tokens)) if reader.tokens[i].text.upper() == "END"]
+def _parse_atomic_body(reader: Reader) -> str:
+    """Return the text between BEGIN ATOMIC and the last END."""
+    start = reader.tokens[reader.position]
+    places = [i for i in range(reader.position, len(reader.tokens)) if reader.tokens[i].text.upper() == "END"]
     if not places:
-        reader.unexpected("END")
+        reader.fail_unexpected("END")
     text = reader.text[start.start : reader.tokens[places[-1]].start]
-    reader.skip(places[-1] + 1 - reader.place)
+    reader.skip(places[-1] + 1 - reader.position)
     return text
 
 
-def signatures(reader: Reader) -> tuple[tuple[str, tuple[Type, ...] | None], ...]:
-    """Names of functions with the types of their arguments, None where these are left out."""
+def parse_signatures(reader: Reader) -> tuple[tuple[str, tuple[Type, ...] | None], ...]:
+    """Parse names of functions with their argument types, None where these are left out."""
     found = []
     while True:
         name = reader.relation()
         types: tuple[Type, ...] | None = None
         if reader.at("("):
-            parts = _Parts()
-            _parameters(reader, parts)
-            types = tuple(one.type for one in parts.parameters)
+            parts = _FunctionDefinition()
+            _parse_parameters(reader, parts)
+            types = tuple(parameter.type for parameter in parts.parameters)
         found.append((name, types))
-        if not reader.take(","):
+        if not reader.accept(","):
             return tuple(found)
 
 
-def drop_function(reader: Reader, kind: str) -> ast.DropFunction:
-    """What follows DROP FUNCTION or ROUTINE, which ``kind`` says in lower case."""
-    exists = reader.take("IF", "EXISTS")
-    names = signatures(reader)
-    cascade = reader.take("CASCADE")
+def parse_drop_function(reader: Reader, kind: str) -> ast.DropFunction:
+    """Parse the rest of DROP FUNCTION or ROUTINE; ``kind`` is the keyword in lower case."""
+    exists = reader.accept("IF", "EXISTS")
+    names = parse_signatures(reader)
+    cascade = reader.accept("CASCADE")
     if not cascade:
-        reader.take("RESTRICT")
-    reader.end()
+        reader.accept("RESTRICT")
+    reader.expect_end()
     return ast.DropFunction(names, exists, cascade, reader.span, kind)
 
 
-def alter_function(reader: Reader) -> ast.AlterFunction:
-    """What follows ALTER FUNCTION."""
-    ((name, types),) = signatures(reader)
-    found = ast.AlterFunction(name, types, "", None, reader.span)
-    if reader.take("RENAME", "TO"):
-        found = replace(found, rename=reader.name())
-    elif reader.take("OWNER", "TO") or reader.take("DEPENDS", "ON"):
+def parse_alter_function(reader: Reader) -> ast.AlterFunction:
+    """Parse the rest of ALTER FUNCTION."""
+    ((name, types),) = parse_signatures(reader)
+    statement = ast.AlterFunction(name, types, "", None, reader.span)
+    if reader.accept("RENAME", "TO"):
+        statement = replace(statement, rename=reader.name())
+    elif reader.accept("OWNER", "TO") or reader.accept("DEPENDS", "ON"):
         reader.skip(len(reader.rest()))
     else:
-        parts = _Parts()
-        while not reader.done:
+        parts = _FunctionDefinition()
+        while not reader.at_end:
             strict = reader.at("STRICT") or reader.at("RETURNS") or reader.at("CALLED")
-            if not reader.take("RESTRICT"):
-                _option(reader, parts)
-            declared = tuple(sorted(parts.declared.items()))
-            found = replace(
-                found,
-                strict=parts.strict if strict else found.strict,
-                definer=parts.definer,
-                declared=declared,
+            if not reader.accept("RESTRICT"):
+                _parse_option(reader, parts)
+            attributes = tuple(sorted(parts.attributes.items()))
+            statement = replace(
+                statement,
+                strict=parts.strict if strict else statement.strict,
+                security_definer=parts.security_definer,
+                attributes=attributes,
             )
-    reader.end()
-    return found
+    reader.expect_end()
+    return statement
 
 
-SKIPPED: Final = frozenset(
+IGNORED_OPTIONS: Final = frozenset(
     (
         *("SSPACE", "FINALFUNC_MODIFY", "FINALFUNC_EXTRA", "COMBINEFUNC", "SERIALFUNC", "DESERIALFUNC"),
         *("MSFUNC", "MINVFUNC", "MSTYPE", "MSSPACE", "MFINALFUNC", "MFINALFUNC_EXTRA", "MFINALFUNC_MODIFY"),
         *("MINITCOND", "SORTOP", "PARALLEL"),
     )
 )
-"""What says how fast an aggregate may be computed, and changes no answer."""
+"""Options of aggregates that change no result."""
 
 
 @dataclass(slots=True)
-class _Found:
-    """What has been read: the types of the arguments and of the state, and names and texts by their words."""
+class _AggregateDefinition:
+    """Parts of an aggregate's definition that have been parsed; ``texts`` by keyword."""
 
     types: tuple[Type, ...] | None
     state: Type | None = None
     texts: dict[str, str] = field(default_factory=dict)
 
 
-def create_aggregate(reader: Reader, *, or_replace: bool) -> ast.CreateAggregate:
-    """What follows CREATE AGGREGATE."""
+def parse_create_aggregate(reader: Reader, *, or_replace: bool) -> ast.CreateAggregate:
+    """Parse the rest of CREATE AGGREGATE."""
     name = reader.relation()
     types: tuple[Type, ...] | None = None
-    reader.need("(")
-    if not _is_option(reader):
-        types = _arguments(reader)
-        reader.need("(")
-    found = _Found(types)
-    _attributes(reader, found)
-    reader.end()
-    if "SFUNC" not in found.texts:
-        reader.wrong("aggregate sfunc must be specified")
-    if found.state is None:
-        reader.wrong("aggregate stype must be specified")
-    if found.types is None:
-        reader.wrong("aggregate input type must be specified")
-    step, init, final = (found.texts.get(one) for one in ("SFUNC", "INITCOND", "FINALFUNC"))
+    reader.expect("(")
+    if not _is_option_next(reader):
+        types = _parse_argument_types(reader)
+        reader.expect("(")
+    definition = _AggregateDefinition(types)
+    _parse_aggregate_options(reader, definition)
+    reader.expect_end()
+    if "SFUNC" not in definition.texts:
+        reader.fail("aggregate sfunc must be specified")
+    if definition.state is None:
+        reader.fail("aggregate stype must be specified")
+    if definition.types is None:
+        reader.fail("aggregate input type must be specified")
+    step, init, final = (definition.texts.get(one) for one in ("SFUNC", "INITCOND", "FINALFUNC"))
     return ast.CreateAggregate(
-        name, found.types, step or "", found.state, init, final or "", or_replace, reader.span
+        name, definition.types, step or "", definition.state, init, final or "", or_replace, reader.span
     )
 
 
-def _attributes(reader: Reader, found: _Found) -> None:
-    """What stands between the parentheses."""
+def _parse_aggregate_options(reader: Reader, definition: _AggregateDefinition) -> None:
+    """Parse the options up to the closing parenthesis."""
     while True:
         word = reader.name().upper()
-        if not reader.take("="):
+        if not reader.accept("="):
             if word not in ("FINALFUNC_EXTRA", "MFINALFUNC_EXTRA", "HYPOTHETICAL"):
-                reader.unexpected("=")
+                reader.fail_unexpected("=")
             if word == "HYPOTHETICAL":
-                reader.refuse("a hypothetical-set aggregate of the user's")
+                reader.refuse("a user-defined hypothetical-set aggregate")
         elif word in ("STYPE", "STYPE1"):
-            found.state = type_name(reader)
+            definition.state = parse_type_name(reader)
         elif word == "BASETYPE":
-            found.types = _base(reader)
+            definition.types = _parse_base_type(reader)
         elif word in ("SFUNC", "SFUNC1", "FINALFUNC"):
-            found.texts[word.removesuffix("1")] = reader.relation()
+            definition.texts[word.removesuffix("1")] = reader.relation()
         elif word in ("INITCOND", "INITCOND1"):
-            found.texts["INITCOND"] = _text(reader)
-        elif word in SKIPPED:
+            definition.texts["INITCOND"] = _parse_initial_value(reader)
+        elif word in IGNORED_OPTIONS:
             while not reader.at(",") and not reader.at(")"):
                 reader.skip(1)
         else:
             reader.skip(-2)
-            reader.wrong(f'aggregate attribute "{word.lower()}" not recognized')
-        if not reader.take(","):
+            reader.fail(f'aggregate attribute "{word.lower()}" not recognized')
+        if not reader.accept(","):
             break
-    reader.need(")")
+    reader.expect(")")
 
 
-def _is_option(reader: Reader) -> bool:
-    start = reader.place
+def _is_option_next(reader: Reader) -> bool:
+    start = reader.position
     if reader.at("*") or reader.at(")"):
         return False
     reader.skip(1)
     found = reader.at("=")
-    reader.skip(start - reader.place)
+    reader.skip(start - reader.position)
     return found
 
 
-def _arguments(reader: Reader) -> tuple[Type, ...]:
-    """The types of the arguments, behind the parenthesis that opens."""
-    if reader.take("*"):
-        reader.need(")")
+def _parse_argument_types(reader: Reader) -> tuple[Type, ...]:
+    """Parse argument types, after the opening parenthesis."""
+    if reader.accept("*"):
+        reader.expect(")")
         return ()
     found: list[Type] = []
-    while not reader.take(")"):
+    while not reader.accept(")"):
         if reader.at("ORDER"):
-            reader.refuse("an ordered-set aggregate of the user's")
-        if reader.take("VARIADIC"):
+            reader.refuse("a user-defined ordered-set aggregate")
+        if reader.accept("VARIADIC"):
             reader.skip(-1)
-            reader.refuse("a VARIADIC aggregate of the user's")
-        reader.take("IN")
-        found.append(_type(reader))
+            reader.refuse("a user-defined VARIADIC aggregate")
+        reader.accept("IN")
+        found.append(_parse_argument_type(reader))
         if not reader.at(")") and not reader.at("ORDER"):
-            reader.need(",")
+            reader.expect(",")
     return tuple(found)
 
 
-def _type(reader: Reader) -> Type:
-    """A type, perhaps with the argument's name before it."""
-    start = reader.place
+def _parse_argument_type(reader: Reader) -> Type:
+    """Parse a type with an optional argument name before it."""
+    start = reader.position
     if len(reader.rest()) > 1:
         reader.name()
         if not any(reader.at(word) for word in (",", ")", "(", "[", "ORDER", "PRECISION", "VARYING")):
             try:
-                return type_name(reader)
-            except Error:  # two words of one type
+                return parse_type_name(reader)
+            except Error:  # a type of two words
                 pass
-        reader.skip(start - reader.place)
-    return type_name(reader)
+        reader.skip(start - reader.position)
+    return parse_type_name(reader)
 
 
-def _base(reader: Reader) -> tuple[Type, ...]:
-    here = reader.here()
-    if reader.text[here.start : here.end].strip("'\"").lower() == "any":
+def _parse_base_type(reader: Reader) -> tuple[Type, ...]:
+    span = reader.here()
+    if reader.text[span.start : span.end].strip("'\"").lower() == "any":
         reader.skip(1)
         return ()
-    return (type_name(reader),)
+    return (parse_type_name(reader),)
 
 
-def _text(reader: Reader) -> str:
-    here = reader.here()
-    text = reader.text[here.start : here.end]
+def _parse_initial_value(reader: Reader) -> str:
+    span = reader.here()
+    text = reader.text[span.start : span.end]
     if text.startswith(("'", "E'", "e'")):
         return reader.string()
     return str(reader.number())
 
 
-def drop_aggregate(reader: Reader) -> ast.DropAggregate:
-    """What follows DROP AGGREGATE."""
-    exists = reader.take("IF", "EXISTS")
+def parse_drop_aggregate(reader: Reader) -> ast.DropAggregate:
+    """Parse the rest of DROP AGGREGATE."""
+    exists = reader.accept("IF", "EXISTS")
     names = []
     while True:
         name = reader.relation()
-        reader.need("(")
-        names.append((name, _arguments(reader)))
-        if not reader.take(","):
+        reader.expect("(")
+        names.append((name, _parse_argument_types(reader)))
+        if not reader.accept(","):
             break
-    cascade = reader.take("CASCADE")
+    cascade = reader.accept("CASCADE")
     if not cascade:
-        reader.take("RESTRICT")
-    reader.end()
+        reader.accept("RESTRICT")
+    reader.expect_end()
     return ast.DropAggregate(tuple(names), exists, cascade, reader.span)

@@ -13,155 +13,157 @@ from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse import storage_parameters
 from kpg.compiler.sql.parse.definitions import CreateEgoView, CreateIndex
 from kpg.compiler.sql.parse.reader import Reader
-from kpg.compiler.sql.parse.statements import Accepted
+from kpg.compiler.sql.parse.statements import Utility
 from kpg.compiler.sql.parse.tables import (
-    BY_CODE_POINT,
-    IN_ORDER,
-    TABLE_PARTS,
-    Parts,
-    bound_of,
-    collation,
-    column,
-    created,
-    is_on,
-    options,
-    table_constraint,
+    CODE_POINT_COLLATIONS,
+    COLLATION_HINT,
+    TABLE_ELEMENT_KEYWORDS,
+    TableElements,
+    is_true,
+    make_sequence,
+    parse_collation,
+    parse_column,
+    parse_partition_bound,
+    parse_sequence_options,
+    parse_table_constraint,
 )
 from kpg.compiler.sql.parse.tokenizer import tokenize
 from kpg.runtime.types import UNKNOWN
-from kpg.runtime.unsupported_features import unsupported_syntax
+from kpg.runtime.unsupported_features import unsupported_syntax_error
 
 
-def create_index(reader: Reader, *, unique: bool) -> CreateIndex:
-    """What follows CREATE INDEX."""
-    reader.take("CONCURRENTLY")
-    exists = reader.take("IF", "NOT", "EXISTS")
+def parse_create_index(reader: Reader, *, unique: bool) -> CreateIndex:
+    """Parse the rest of CREATE INDEX."""
+    reader.accept("CONCURRENTLY")
+    exists = reader.accept("IF", "NOT", "EXISTS")
     name = "" if reader.at("ON") else reader.relation()
-    reader.need("ON")
-    reader.take("ONLY")
+    reader.expect("ON")
+    reader.accept("ONLY")
     table = reader.relation()
     method = (
-        storage_parameters.access_method(reader, storage_parameters.BY_METHOD)
-        if reader.take("USING")
+        storage_parameters.parse_access_method(reader, storage_parameters.PARAMETERS_BY_METHOD)
+        if reader.accept("USING")
         else "btree"
     )
-    start = reader.place
-    columns, plain, elements = _columns(reader, method)
-    included = reader.names() if reader.take("INCLUDE") else ()
-    distinct = not reader.take("NULLS", "NOT", "DISTINCT")
-    reader.take("NULLS", "DISTINCT")
-    if reader.take("WITH"):
-        storage_parameters.parameters(reader, storage_parameters.BY_METHOD[method])
-    if reader.take("TABLESPACE"):
-        storage_parameters.tablespace(reader)
-    where = reader.condition() if reader.take("WHERE") else ""
-    reader.end()
-    what = reader.text[reader.tokens[start].start : reader.span.end]
-    kept = columns if plain and not where else ()
-    of_some = () if kept else elements
+    start = reader.position
+    columns, plain, elements = _parse_index_columns(reader, method)
+    included = reader.names() if reader.accept("INCLUDE") else ()
+    distinct = not reader.accept("NULLS", "NOT", "DISTINCT")
+    reader.accept("NULLS", "DISTINCT")
+    if reader.accept("WITH"):
+        storage_parameters.parse_storage_parameters(reader, storage_parameters.PARAMETERS_BY_METHOD[method])
+    if reader.accept("TABLESPACE"):
+        storage_parameters.parse_tablespace(reader)
+    where = reader.condition() if reader.accept("WHERE") else ""
+    reader.expect_end()
+    text = reader.text[reader.tokens[start].start : reader.span.end]
+    key_columns = columns if plain and not where else ()
+    key_elements = () if key_columns else elements
     span = reader.span
-    return CreateIndex(name, table, kept, what, unique, distinct, exists, span, of_some, where, included)
+    return CreateIndex(
+        name, table, key_columns, text, unique, distinct, exists, span, key_elements, where, included
+    )
 
 
-def _columns(reader: Reader, method: str) -> tuple[tuple[str, ...], bool, tuple[str, ...]]:
-    """The columns, whether they are nothing but columns, and all as texts."""
-    reader.need("(")
+def _parse_index_columns(reader: Reader, method: str) -> tuple[tuple[str, ...], bool, tuple[str, ...]]:
+    """Return the first words of the elements, whether all are plain columns, and the elements' texts."""
+    reader.expect("(")
     names: list[str] = []
     elements: list[str] = []
     plain = True
     while True:
-        start = reader.place
-        for one in reader.expression().find_all(exp.Collate):
-            if one.expression.name.lower() not in BY_CODE_POINT:
+        start = reader.position
+        for collate in reader.expression().find_all(exp.Collate):
+            if collate.expression.name.lower() not in CODE_POINT_COLLATIONS:
                 reader.skip(-1)
-                reader.refuse("COLLATE", IN_ORDER)
-        alone = reader.place == start + 1
+                reader.refuse("COLLATE", COLLATION_HINT)
+        alone = reader.position == start + 1
         plain = plain and alone
         names.append(reader.tokens[start].text)
-        last = reader.tokens[reader.place - 1]
+        last = reader.tokens[reader.position - 1]
         elements.append(reader.text[reader.tokens[start].start : last.end + 1])
-        if not (reader.done or reader.at(",") or reader.at(")") or _order(reader)):
-            storage_parameters.operator_class(reader, method)
-        while _order(reader):
+        if not (reader.at_end or reader.at(",") or reader.at(")") or _is_order_next(reader)):
+            storage_parameters.parse_operator_class(reader, method)
+        while _is_order_next(reader):
             reader.skip(1)
-        if not reader.take(","):
+        if not reader.accept(","):
             break
-    reader.need(")")
+    reader.expect(")")
     return tuple(names), plain, tuple(elements)
 
 
-def _order(reader: Reader) -> bool:
+def _is_order_next(reader: Reader) -> bool:
     return any(reader.at(word) for word in ("ASC", "DESC", "NULLS", "FIRST", "LAST"))
 
 
-def create_domain(reader: Reader) -> ast.CreateDomain:
-    """What follows CREATE DOMAIN."""
+def parse_create_domain(reader: Reader) -> ast.CreateDomain:
+    """Parse the rest of CREATE DOMAIN."""
     name = reader.relation()
-    reader.take("AS")
+    reader.accept("AS")
     type_ = reader.type()
     default, required, checks = "", False, list[Check]()
-    while not reader.done:
-        named = reader.name() if reader.take("CONSTRAINT") else ""
-        if reader.take("DEFAULT"):
+    while not reader.at_end:
+        constraint_name = reader.name() if reader.accept("CONSTRAINT") else ""
+        if reader.accept("DEFAULT"):
             default = reader.value()
-        elif reader.take("NOT", "NULL"):
+        elif reader.accept("NOT", "NULL"):
             required = True
-        elif reader.take("NULL"):
+        elif reader.accept("NULL"):
             required = False
         elif reader.at("CHECK"):
-            checks.append(_check(reader, named))
-        elif reader.take("COLLATE"):
-            collation(reader)
+            checks.append(_parse_check(reader, constraint_name))
+        elif reader.accept("COLLATE"):
+            parse_collation(reader)
         else:
-            reader.unexpected("DEFAULT, NOT NULL or CHECK")
-    reader.end()
+            reader.fail_unexpected("DEFAULT, NOT NULL or CHECK")
+    reader.expect_end()
     return ast.CreateDomain(Domain(name, type_, default, required, tuple(checks)), reader.span)
 
 
-def _check(reader: Reader, named: str) -> Check:
-    check = table_constraint(reader, named)
+def _parse_check(reader: Reader, name: str) -> Check:
+    check = parse_table_constraint(reader, name)
     assert isinstance(check, Check)
     return check
 
 
-def alter_domain(reader: Reader) -> ast.AlterDomain | Accepted:
-    """What follows ALTER DOMAIN."""
+def parse_alter_domain(reader: Reader) -> ast.AlterDomain | Utility:
+    """Parse the rest of ALTER DOMAIN."""
     name = reader.relation()
-    if reader.take("OWNER", "TO") or reader.take("VALIDATE", "CONSTRAINT"):
+    if reader.accept("OWNER", "TO") or reader.accept("VALIDATE", "CONSTRAINT"):
         reader.name()
-        reader.end()
-        return Accepted("ALTER DOMAIN", (), reader.span)
+        reader.expect_end()
+        return Utility("ALTER DOMAIN", (), reader.span)
     action: ast.Action
-    if reader.take("SET", "DEFAULT"):
+    if reader.accept("SET", "DEFAULT"):
         action = ast.SetRule("", "default", reader.value())
-    elif reader.take("DROP", "DEFAULT"):
+    elif reader.accept("DROP", "DEFAULT"):
         action = ast.SetRule("", "default", "")
-    elif reader.take("SET", "NOT", "NULL") or reader.take("DROP", "NOT", "NULL"):
+    elif reader.accept("SET", "NOT", "NULL") or reader.accept("DROP", "NOT", "NULL"):
         reader.skip(-3)
-        action = ast.SetNotNull("", reader.choice("SET", "DROP") == "SET")
+        action = ast.SetNotNull("", reader.expect_one_of("SET", "DROP") == "SET")
         reader.skip(2)
-    elif reader.take("ADD"):
-        named = reader.name() if reader.take("CONSTRAINT") else ""
-        check = _check(reader, named)
-        action = ast.AddConstraint(check, not reader.take("NOT", "VALID"))
-    elif reader.take("DROP", "CONSTRAINT"):
-        exists = reader.take("IF", "EXISTS")
+    elif reader.accept("ADD"):
+        constraint_name = reader.name() if reader.accept("CONSTRAINT") else ""
+        check = _parse_check(reader, constraint_name)
+        action = ast.AddConstraint(check, not reader.accept("NOT", "VALID"))
+    elif reader.accept("DROP", "CONSTRAINT"):
+        exists = reader.accept("IF", "EXISTS")
         action = ast.DropConstraint(reader.name(), exists, False)
-        _ = reader.take("CASCADE") or reader.take("RESTRICT")
-    elif reader.take("RENAME", "CONSTRAINT"):
+        _ = reader.accept("CASCADE") or reader.accept("RESTRICT")
+    elif reader.accept("RENAME", "CONSTRAINT"):
         old = reader.name()
-        reader.need("TO")
+        reader.expect("TO")
         action = ast.RenameConstraint(old, reader.name())
-    elif reader.take("RENAME", "TO"):
+    elif reader.accept("RENAME", "TO"):
         action = ast.RenameTo(reader.name())
     else:
         reader.refuse("this ALTER DOMAIN")
-    reader.end()
+    reader.expect_end()
     return ast.AlterDomain(name, action, reader.span)
 
 
-def over_column(check: Check, column: str) -> Check:
-    """The CHECK of a domain as one of a column."""
+def check_of_column(check: Check, column: str) -> Check:
+    """Return the CHECK of a domain as a CHECK of a column."""
     quoted = '"' + column.replace('"', '""') + '"'
     text, end = "", 0
     for token in tokenize(check.text):
@@ -171,266 +173,277 @@ def over_column(check: Check, column: str) -> Check:
     return replace(check, text=text + check.text[end:], column=column)
 
 
-def alter_type(reader: Reader) -> ast.AlterUserType | Accepted:
-    """What follows ALTER TYPE."""
+def parse_alter_type(reader: Reader) -> ast.AlterUserType | Utility:
+    """Parse the rest of ALTER TYPE."""
     name = reader.relation()
-    if reader.take("OWNER", "TO"):
+    if reader.accept("OWNER", "TO"):
         reader.name()
-        reader.end()
-        return Accepted("ALTER TYPE", (), reader.span)
-    made = ast.AlterUserType(name, "", "", "", "", "", False, UNKNOWN, reader.span)
-    if reader.take("ADD", "VALUE"):
-        lenient = reader.take("IF", "NOT", "EXISTS")
-        made = replace(made, what="ADD VALUE", new=reader.string(), lenient=lenient)
-        if reader.take("BEFORE"):
-            made = replace(made, before=reader.string())
-        elif reader.take("AFTER"):
-            made = replace(made, after=reader.string())
-    elif reader.take("RENAME", "VALUE"):
+        reader.expect_end()
+        return Utility("ALTER TYPE", (), reader.span)
+    statement = ast.AlterUserType(name, "", "", "", "", "", False, UNKNOWN, reader.span)
+    if reader.accept("ADD", "VALUE"):
+        has_if_exists = reader.accept("IF", "NOT", "EXISTS")
+        statement = replace(statement, action="ADD VALUE", new=reader.string(), has_if_exists=has_if_exists)
+        if reader.accept("BEFORE"):
+            statement = replace(statement, before=reader.string())
+        elif reader.accept("AFTER"):
+            statement = replace(statement, after=reader.string())
+    elif reader.accept("RENAME", "VALUE"):
         old = reader.string()
-        reader.need("TO")
-        made = replace(made, what="RENAME VALUE", old=old, new=reader.string())
-    elif reader.take("RENAME", "ATTRIBUTE"):
+        reader.expect("TO")
+        statement = replace(statement, action="RENAME VALUE", old=old, new=reader.string())
+    elif reader.accept("RENAME", "ATTRIBUTE"):
         old = reader.name()
-        reader.need("TO")
-        made = replace(made, what="RENAME ATTRIBUTE", old=old, new=reader.name())
-    elif reader.take("RENAME", "TO"):
-        made = replace(made, what="RENAME TO", new=reader.name())
-    elif reader.take("ADD", "ATTRIBUTE"):
+        reader.expect("TO")
+        statement = replace(statement, action="RENAME ATTRIBUTE", old=old, new=reader.name())
+    elif reader.accept("RENAME", "TO"):
+        statement = replace(statement, action="RENAME TO", new=reader.name())
+    elif reader.accept("ADD", "ATTRIBUTE"):
         new = reader.name()
-        made = replace(made, what="ADD ATTRIBUTE", new=new, type=reader.type())
-    elif reader.take("DROP", "ATTRIBUTE"):
-        lenient = reader.take("IF", "EXISTS")
-        made = replace(made, what="DROP ATTRIBUTE", old=reader.name(), lenient=lenient)
-    elif reader.take("ALTER", "ATTRIBUTE"):
+        statement = replace(statement, action="ADD ATTRIBUTE", new=new, type=reader.type())
+    elif reader.accept("DROP", "ATTRIBUTE"):
+        has_if_exists = reader.accept("IF", "EXISTS")
+        statement = replace(
+            statement, action="DROP ATTRIBUTE", old=reader.name(), has_if_exists=has_if_exists
+        )
+    elif reader.accept("ALTER", "ATTRIBUTE"):
         old = reader.name()
-        if reader.take("SET"):
-            reader.need("DATA")
-        reader.need("TYPE")
-        made = replace(made, what="ALTER ATTRIBUTE", old=old, type=reader.type())
+        if reader.accept("SET"):
+            reader.expect("DATA")
+        reader.expect("TYPE")
+        statement = replace(statement, action="ALTER ATTRIBUTE", old=old, type=reader.type())
     else:
         reader.refuse("this ALTER TYPE")
-    _ = reader.take("CASCADE") or reader.take("RESTRICT")
-    reader.end()
-    return made
+    _ = reader.accept("CASCADE") or reader.accept("RESTRICT")
+    reader.expect_end()
+    return statement
 
 
-def create_ego_view(reader: Reader, *, or_replace: bool) -> CreateEgoView:
-    """What follows CREATE EGO VIEW."""
+def parse_create_ego_view(reader: Reader, *, or_replace: bool) -> CreateEgoView:
+    """Parse the rest of CREATE EGO VIEW."""
     span = reader.here()
     name = reader.relation()
-    reader.need("AS")
+    reader.expect("AS")
     aggregate = reader.condition()
-    reader.need("FROM")
-    writes = _source(reader)
-    window = _window(reader)
-    reader.need("OVER")
-    edges = _source(reader)
-    neighbourhood = _neighbourhood(reader)
-    where = reader.condition() if reader.take("WHERE") else None
+    reader.expect("FROM")
+    writes = _parse_source(reader)
+    window = _parse_window(reader)
+    reader.expect("OVER")
+    edges = _parse_source(reader)
+    neighbourhood = _parse_neighbourhood(reader)
+    where = reader.condition() if reader.accept("WHERE") else None
     readers = None
-    if reader.take("READERS"):
-        readers = _enclosed(reader) if reader.at("(") else reader.condition()
+    if reader.accept("READERS"):
+        readers = _parenthesized_text(reader) if reader.at("(") else reader.condition()
     continuous = None
-    if reader.take("CONTINUOUS"):
-        continuous = _enclosed(reader) if reader.at("(") else reader.condition()
-    options = _options(reader)
-    reader.end()
+    if reader.accept("CONTINUOUS"):
+        continuous = _parenthesized_text(reader) if reader.at("(") else reader.condition()
+    options = _parse_ego_options(reader)
+    reader.expect_end()
     return CreateEgoView(
         name, aggregate, writes, window, edges, neighbourhood, where, readers, continuous, options,
         or_replace, span,
     )  # fmt: skip
 
 
-def _source(reader: Reader) -> str:
-    """A relation's name, or a query between parentheses."""
-    return _enclosed(reader) if reader.at("(") else reader.relation()
+def _parse_source(reader: Reader) -> str:
+    """Parse a relation's name, or a query in parentheses; return its text."""
+    return _parenthesized_text(reader) if reader.at("(") else reader.relation()
 
 
-def _enclosed(reader: Reader) -> str:
-    """The text between parentheses."""
-    start = reader.tokens[reader.place].end + 1
-    reader.skip_enclosed()
-    return reader.text[start : reader.tokens[reader.place - 1].start].strip()
+def _parenthesized_text(reader: Reader) -> str:
+    """Skip parentheses; return the text between them."""
+    start = reader.tokens[reader.position].end + 1
+    reader.skip_parentheses()
+    return reader.text[start : reader.tokens[reader.position - 1].start].strip()
 
 
-def _window(reader: Reader) -> int | str | tuple[str, int] | None:
-    if reader.take("LAST"):
+def _parse_window(reader: Reader) -> int | str | tuple[str, int] | None:
+    if reader.accept("LAST"):
         return reader.number()
-    if reader.take("WITHIN"):
+    if reader.accept("WITHIN"):
         return reader.string()
-    return ("range", reader.number()) if reader.take("RANGE") else None
+    return ("range", reader.number()) if reader.accept("RANGE") else None
 
 
-def _neighbourhood(reader: Reader) -> str:
+def _parse_neighbourhood(reader: Reader) -> str:
     for word in ("OUT", "IN", "BOTH"):
-        if reader.take(word):
-            steps = "" if reader.done or not reader.tokens[reader.place].text.isdigit() else reader.number()
+        if reader.accept(word):
+            steps = (
+                "" if reader.at_end or not reader.tokens[reader.position].text.isdigit() else reader.number()
+            )
             return f"{word.lower()} {steps}".strip()
-    return _source(reader) if reader.take("BY") else "out"
+    return _parse_source(reader) if reader.accept("BY") else "out"
 
 
-def _options(reader: Reader) -> tuple[tuple[str, str], ...]:
-    """WITH (mode = ..., overlay = ...)."""
+def _parse_ego_options(reader: Reader) -> tuple[tuple[str, str], ...]:
+    """Parse WITH (mode = ..., overlay = ...)."""
     found: list[tuple[str, str]] = []
-    if reader.take("WITH"):
-        reader.need("(")
+    if reader.accept("WITH"):
+        reader.expect("(")
         while True:
-            option = reader.choice("MODE", "OVERLAY").lower()
-            reader.need("=")
+            option = reader.expect_one_of("MODE", "OVERLAY").lower()
+            reader.expect("=")
             found.append((option, reader.name()))
-            if not reader.take(","):
+            if not reader.accept(","):
                 break
-        reader.need(")")
+        reader.expect(")")
     return tuple(found)
 
 
-REFUSED: Final = {
+UNSUPPORTED_ACTIONS: Final = {
     "OF": "a typed table",
     "OWNER TO": "OWNER TO beside other actions",
 }
-SECURITY: Final = {
-    "ENABLE": ast.Secure(enabled=True),
-    "DISABLE": ast.Secure(enabled=False),
-    "NO FORCE": ast.Secure(forced=False),
-    "FORCE": ast.Secure(forced=True),
+ROW_SECURITY_ACTIONS: Final = {
+    "ENABLE": ast.SetRowSecurity(enabled=True),
+    "DISABLE": ast.SetRowSecurity(enabled=False),
+    "NO FORCE": ast.SetRowSecurity(forced=False),
+    "FORCE": ast.SetRowSecurity(forced=True),
 }
-PARAMETERS: Final = storage_parameters.TABLE | storage_parameters.VIEW | storage_parameters.INDEX
-IDENTITIES: Final = ("DEFAULT", "FULL", "NOTHING", "USING INDEX")
+STORAGE_PARAMETERS: Final = (
+    storage_parameters.TABLE_PARAMETERS
+    | storage_parameters.VIEW_PARAMETERS
+    | storage_parameters.INDEX_PARAMETERS
+)
+REPLICA_IDENTITIES: Final = ("DEFAULT", "FULL", "NOTHING", "USING INDEX")
 
 
-def alter(reader: Reader, kind: str) -> ast.Alter:
-    """What follows ALTER and the kind of what is altered."""
-    exists = reader.take("IF", "EXISTS")
-    reader.take("ONLY")
+def parse_alter_relation(reader: Reader, kind: str) -> ast.Alter:
+    """Parse the rest of ALTER TABLE, VIEW, MATERIALIZED VIEW or INDEX."""
+    exists = reader.accept("IF", "EXISTS")
+    reader.accept("ONLY")
     name = reader.relation()
-    reader.take("*")
-    if kind == "INDEX" and reader.take("ATTACH", "PARTITION"):
-        reader.relation()  # an index of a partition is one of the whole table's by itself
-        reader.end()
+    reader.accept("*")
+    if kind == "INDEX" and reader.accept("ATTACH", "PARTITION"):
+        reader.relation()  # indexes of partitions are attached automatically
+        reader.expect_end()
         return ast.Alter(kind, name, exists, (), reader.span)
-    actions = [_action(reader)]
-    while reader.take(","):
-        actions.append(_action(reader))
-    reader.end()
+    actions = [_parse_action(reader)]
+    while reader.accept(","):
+        actions.append(_parse_action(reader))
+    reader.expect_end()
     return ast.Alter(kind, name, exists, tuple(actions), reader.span)
 
 
-def rename_schema(reader: Reader) -> ast.RenameSchema:
-    """What follows ALTER SCHEMA."""
+def parse_rename_schema(reader: Reader) -> ast.RenameSchema:
+    """Parse the rest of ALTER SCHEMA."""
     name = reader.name()
-    reader.need("RENAME", "TO")
-    made = ast.RenameSchema(name, reader.name(), reader.span)
-    reader.end()
-    return made
+    reader.expect("RENAME", "TO")
+    statement = ast.RenameSchema(name, reader.name(), reader.span)
+    reader.expect_end()
+    return statement
 
 
-def _action(reader: Reader) -> ast.Action:
-    if reader.take("ADD"):
-        return _add(reader)
-    if reader.take("DROP", "CONSTRAINT"):
-        exists, name = reader.take("IF", "EXISTS"), reader.name()
-        return ast.DropConstraint(name, exists, _cascade(reader))
-    if reader.take("DROP"):
-        reader.take("COLUMN")
-        exists, name = reader.take("IF", "EXISTS"), reader.name()
-        return ast.DropColumn(name, exists, _cascade(reader))
-    if reader.take("ALTER", "CONSTRAINT"):
+def _parse_action(reader: Reader) -> ast.Action:
+    if reader.accept("ADD"):
+        return _parse_add(reader)
+    if reader.accept("DROP", "CONSTRAINT"):
+        exists, name = reader.accept("IF", "EXISTS"), reader.name()
+        return ast.DropConstraint(name, exists, _parse_cascade(reader))
+    if reader.accept("DROP"):
+        reader.accept("COLUMN")
+        exists, name = reader.accept("IF", "EXISTS"), reader.name()
+        return ast.DropColumn(name, exists, _parse_cascade(reader))
+    if reader.accept("ALTER", "CONSTRAINT"):
         name = reader.name()
-        deferrable = not reader.take("NOT", "DEFERRABLE") and reader.take("DEFERRABLE")
-        deferred = reader.take("INITIALLY", "DEFERRED")
-        reader.take("INITIALLY", "IMMEDIATE")
-        return ast.SettleConstraint(name, False, deferrable or deferred, deferred)
-    if reader.take("VALIDATE", "CONSTRAINT"):
-        return ast.SettleConstraint(reader.name(), True)
-    if reader.take("ALTER"):
-        reader.take("COLUMN")
-        return _alter_column(reader)
-    if reader.take("RENAME", "TO"):
+        deferrable = not reader.accept("NOT", "DEFERRABLE") and reader.accept("DEFERRABLE")
+        deferred = reader.accept("INITIALLY", "DEFERRED")
+        reader.accept("INITIALLY", "IMMEDIATE")
+        return ast.AlterConstraint(name, False, deferrable or deferred, deferred)
+    if reader.accept("VALIDATE", "CONSTRAINT"):
+        return ast.AlterConstraint(reader.name(), True)
+    if reader.accept("ALTER"):
+        reader.accept("COLUMN")
+        return _parse_alter_column(reader)
+    if reader.accept("RENAME", "TO"):
         return ast.RenameTo(reader.name())
-    if reader.take("RENAME", "CONSTRAINT"):
+    if reader.accept("RENAME", "CONSTRAINT"):
         old = reader.name()
-        reader.need("TO")
+        reader.expect("TO")
         return ast.RenameConstraint(old, reader.name())
-    if reader.take("RENAME"):
-        reader.take("COLUMN")
+    if reader.accept("RENAME"):
+        reader.accept("COLUMN")
         old = reader.name()
-        reader.need("TO")
+        reader.expect("TO")
         return ast.RenameColumn(old, reader.name())
-    if reader.take("SET", "SCHEMA"):
+    if reader.accept("SET", "SCHEMA"):
         return ast.SetSchema(reader.name())
-    return _other(reader)
+    return _parse_other_action(reader)
 
 
-def _other(reader: Reader) -> ast.Action:
-    for words, secured in SECURITY.items():
-        if reader.take(*words.split(), "ROW", "LEVEL", "SECURITY"):
-            return secured
+def _parse_other_action(reader: Reader) -> ast.Action:
+    for words, action in ROW_SECURITY_ACTIONS.items():
+        if reader.accept(*words.split(), "ROW", "LEVEL", "SECURITY"):
+            return action
     for words in ("ENABLE", "ENABLE ALWAYS", "ENABLE REPLICA", "DISABLE"):
         if reader.at(*words.split(), "TRIGGER"):
-            raise unsupported_syntax("TRIGGER", reader.here(), verb=f"ALTER TABLE ... {words}")
+            raise unsupported_syntax_error("TRIGGER", reader.here(), verb=f"ALTER TABLE ... {words}")
         if reader.at(*words.split(), "RULE"):
-            raise unsupported_syntax("RULE", reader.here(), verb=words)
-    if reader.take("ATTACH", "PARTITION"):
+            raise unsupported_syntax_error("RULE", reader.here(), verb=words)
+    if reader.accept("ATTACH", "PARTITION"):
         child = reader.relation()
-        return ast.Attach(child, bound_of(reader, ""))
-    if reader.take("DETACH", "PARTITION"):
+        return ast.AttachPartition(child, parse_partition_bound(reader, ""))
+    if reader.accept("DETACH", "PARTITION"):
         child = reader.relation()
-        if not reader.take("CONCURRENTLY"):
-            reader.take("FINALIZE")
-        return ast.Detach(child)
+        if not reader.accept("CONCURRENTLY"):
+            reader.accept("FINALIZE")
+        return ast.DetachPartition(child)
     if reader.at("INHERIT") or reader.at("NO", "INHERIT"):
-        raise unsupported_syntax("INHERIT", reader.here(), verb="NO" if reader.at("NO") else "")
-    for words, construct in REFUSED.items():
+        raise unsupported_syntax_error("INHERIT", reader.here(), verb="NO" if reader.at("NO") else "")
+    for words, construct in UNSUPPORTED_ACTIONS.items():
         if reader.at(*words.split()):
             reader.refuse(construct)
     for word in ("SET", "RESET"):
         if reader.at(word, "("):
-            reader.take(word)
-            given = storage_parameters.parameters(reader, PARAMETERS, toast=True)
-            if "SECURITY_INVOKER" in given:
-                return ast.SetInvoker(is_on(given["SECURITY_INVOKER"]) and word == "SET")
-            return ast.Nothing(word)
-    if _is_stored(reader):
-        return ast.Nothing("SET")
-    reader.unexpected("an action such as ADD COLUMN")
+            reader.accept(word)
+            parameters = storage_parameters.parse_storage_parameters(reader, STORAGE_PARAMETERS, toast=True)
+            if "SECURITY_INVOKER" in parameters:
+                return ast.SetSecurityInvoker(is_true(parameters["SECURITY_INVOKER"]) and word == "SET")
+            return ast.NoEffect(word)
+    if _skip_storage_action(reader):
+        return ast.NoEffect("SET")
+    reader.fail_unexpected("an action such as ADD COLUMN")
 
 
-def _is_stored(reader: Reader) -> bool:
-    """Take how Postgres stores a table or an index, if that comes next: it has no effect."""
-    if reader.take("CLUSTER", "ON"):
+def _skip_storage_action(reader: Reader) -> bool:
+    """Skip an action on the storage of a table or an index; return whether one came next.
+
+    Such actions have no effect.
+    """
+    if reader.accept("CLUSTER", "ON"):
         reader.name()
-    elif reader.take("SET", "WITHOUT"):
-        reader.choice("CLUSTER", "OIDS")
-    elif reader.take("SET", "TABLESPACE"):
-        storage_parameters.tablespace(reader)
-        reader.take("NOWAIT")
-    elif reader.take("SET", "ACCESS", "METHOD"):
-        storage_parameters.access_method(reader)
-    elif reader.take("REPLICA", "IDENTITY"):
-        if reader.choice(*IDENTITIES) == "USING INDEX":
+    elif reader.accept("SET", "WITHOUT"):
+        reader.expect_one_of("CLUSTER", "OIDS")
+    elif reader.accept("SET", "TABLESPACE"):
+        storage_parameters.parse_tablespace(reader)
+        reader.accept("NOWAIT")
+    elif reader.accept("SET", "ACCESS", "METHOD"):
+        storage_parameters.parse_access_method(reader)
+    elif reader.accept("REPLICA", "IDENTITY"):
+        if reader.expect_one_of(*REPLICA_IDENTITIES) == "USING INDEX":
             reader.name()
     else:
-        return reader.take("SET", "LOGGED") or reader.take("SET", "UNLOGGED")
+        return reader.accept("SET", "LOGGED") or reader.accept("SET", "UNLOGGED")
     return True
 
 
-def _cascade(reader: Reader) -> bool:
-    return reader.take("CASCADE") or (reader.take("RESTRICT") and False)
+def _parse_cascade(reader: Reader) -> bool:
+    return reader.accept("CASCADE") or (reader.accept("RESTRICT") and False)
 
 
-def _add(reader: Reader) -> ast.Action:
-    if any(reader.at(*words.split()) for words in TABLE_PARTS if words != "LIKE"):
-        constraint = table_constraint(reader)
-        unchecked = reader.take("NOT", "VALID")
-        if unchecked and not isinstance(constraint, Check | ForeignKey):
+def _parse_add(reader: Reader) -> ast.Action:
+    if any(reader.at(*words.split()) for words in TABLE_ELEMENT_KEYWORDS if words != "LIKE"):
+        constraint = parse_table_constraint(reader)
+        not_valid = reader.accept("NOT", "VALID")
+        if not_valid and not isinstance(constraint, Check | ForeignKey):
             reader.skip(-2)
-            reader.wrong("only CHECK and FOREIGN KEY constraints can be marked NOT VALID")
-        return ast.AddConstraint(constraint, not unchecked)
-    reader.take("COLUMN")
-    exists = reader.take("IF", "NOT", "EXISTS")
-    parts = Parts()
-    column(reader, parts)
+            reader.fail("only CHECK and FOREIGN KEY constraints can be marked NOT VALID")
+        return ast.AddConstraint(constraint, not not_valid)
+    reader.accept("COLUMN")
+    exists = reader.accept("IF", "NOT", "EXISTS")
+    parts = TableElements()
+    parse_column(reader, parts)
     sequence = parts.sequences[0][1] if parts.sequences else None
     return ast.AddColumn(
         parts.columns[0],
@@ -441,67 +454,67 @@ def _add(reader: Reader) -> ast.Action:
     )
 
 
-def _sets_option(reader: Reader) -> bool:
-    """Whether SET and an option of a sequence come next."""
+def _is_sequence_option_next(reader: Reader) -> bool:
+    """Return whether SET and an option of a sequence come next."""
     words = ("INCREMENT", "START", "MINVALUE", "MAXVALUE", "NO", "CYCLE", "CACHE")
     return any(reader.at("SET", word) for word in words)
 
 
-def _identity(reader: Reader, name: str) -> ast.Action:
-    kind, given = "", list[tuple[str, object]]()
-    while not reader.done and not reader.at(","):
-        if reader.take("SET", "GENERATED"):
-            kind = reader.choice("ALWAYS", "BY DEFAULT")
+def _parse_alter_identity(reader: Reader, name: str) -> ast.Action:
+    kind, sequence_options = "", list[tuple[str, object]]()
+    while not reader.at_end and not reader.at(","):
+        if reader.accept("SET", "GENERATED"):
+            kind = reader.expect_one_of("ALWAYS", "BY DEFAULT")
             continue
-        reader.take("SET")
-        found = options(reader)
+        reader.accept("SET")
+        found = parse_sequence_options(reader)
         if not found:
-            reader.unexpected("an option of a sequence")
-        given += found
-    return ast.AlterIdentity(name, kind, tuple(given))
+            reader.fail_unexpected("an option of a sequence")
+        sequence_options += found
+    return ast.AlterIdentity(name, kind, tuple(sequence_options))
 
 
-def _alter_column(reader: Reader) -> ast.Action:
+def _parse_alter_column(reader: Reader) -> ast.Action:
     name = reader.name()
-    if reader.take("SET", "DATA", "TYPE") or reader.take("TYPE"):
+    if reader.accept("SET", "DATA", "TYPE") or reader.accept("TYPE"):
         type_ = reader.type()
         if reader.digits is not None:
             reader.skip(-1)
-            reader.refuse("fewer digits of a second for a column that is there")
+            reader.refuse("a lower precision of seconds for an existing column")
         if reader.at("COLLATE"):
             reader.refuse("COLLATE")
-        return ast.AlterType(name, type_, reader.condition() if reader.take("USING") else "")
-    if reader.take("SET", "DEFAULT"):
+        return ast.AlterType(name, type_, reader.condition() if reader.accept("USING") else "")
+    if reader.accept("SET", "DEFAULT"):
         return ast.SetRule(name, "default", reader.value())
-    if reader.take("DROP", "DEFAULT"):
+    if reader.accept("DROP", "DEFAULT"):
         return ast.SetRule(name, "default", "")
-    if reader.take("SET", "NOT", "NULL"):
+    if reader.accept("SET", "NOT", "NULL"):
         return ast.SetNotNull(name, True)
-    if reader.take("DROP", "NOT", "NULL"):
+    if reader.accept("DROP", "NOT", "NULL"):
         return ast.SetNotNull(name, False)
-    if reader.take("DROP", "EXPRESSION"):
-        return ast.SetRule(name, "generated", "", None, reader.take("IF", "EXISTS"))
-    if reader.take("DROP", "IDENTITY"):
-        return ast.SetRule(name, "identity", "", None, reader.take("IF", "EXISTS"))
-    if reader.take("ADD", "GENERATED"):
-        kind = reader.choice("ALWAYS", "BY DEFAULT")
-        reader.need("AS", "IDENTITY")
-        given: ast.Options = ()
-        if reader.take("("):
-            given = options(reader)
-            reader.need(")")
-        return ast.SetRule(name, "identity", kind, created("", given, "bigint", reader.span))
-    if reader.at("SET", "GENERATED") or reader.at("RESTART") or _sets_option(reader):
-        return _identity(reader, name)
-    if reader.take("SET", "STATISTICS"):
+    if reader.accept("DROP", "EXPRESSION"):
+        return ast.SetRule(name, "generated", "", None, reader.accept("IF", "EXISTS"))
+    if reader.accept("DROP", "IDENTITY"):
+        return ast.SetRule(name, "identity", "", None, reader.accept("IF", "EXISTS"))
+    if reader.accept("ADD", "GENERATED"):
+        kind = reader.expect_one_of("ALWAYS", "BY DEFAULT")
+        reader.expect("AS", "IDENTITY")
+        sequence_options: ast.Options = ()
+        if reader.accept("("):
+            sequence_options = parse_sequence_options(reader)
+            reader.expect(")")
+        return ast.SetRule(name, "identity", kind, make_sequence("", sequence_options, "bigint", reader.span))
+    if reader.at("SET", "GENERATED") or reader.at("RESTART") or _is_sequence_option_next(reader):
+        return _parse_alter_identity(reader, name)
+    if reader.accept("SET", "STATISTICS"):
         reader.number()
-    elif reader.take("SET", "STORAGE"):
-        storage_parameters.storage(reader)
-    elif reader.take("SET", "COMPRESSION"):
-        storage_parameters.compression(reader)
+    elif reader.accept("SET", "STORAGE"):
+        storage_parameters.parse_storage(reader)
+    elif reader.accept("SET", "COMPRESSION"):
+        storage_parameters.parse_compression(reader)
     elif reader.at("SET", "(") or reader.at("RESET", "("):
         reader.skip(1)
-        storage_parameters.parameters(reader, storage_parameters.COLUMN)
+        storage_parameters.parse_storage_parameters(reader, storage_parameters.COLUMN_PARAMETERS)
     else:
-        reader.unexpected("TYPE, SET or DROP")
-    return ast.Nothing("SET")
+        reader.fail_unexpected("TYPE, SET or DROP")
+    return ast.NoEffect("SET")

@@ -15,24 +15,33 @@ from kpg.compiler.qualified_names import quote_name
 from kpg.compiler.sql.parse import roles, statements, storage_parameters
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.dialect import Dialect
-from kpg.compiler.sql.parse.parameters import rewritten
-from kpg.compiler.sql.parse.reader import Reader, parsed_expression, setting_value
+from kpg.compiler.sql.parse.parameters import map_trees
+from kpg.compiler.sql.parse.reader import Reader, parse_expression, parse_setting_value
 from kpg.compiler.sql.parse.statements import Select
-from kpg.compiler.sql.parse.syntax import transformed
+from kpg.compiler.sql.parse.syntax import transform_tree
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.runtime.types import Type
-from kpg.runtime.unsupported_features import SYNTAX, unsupported_syntax
+from kpg.runtime.unsupported_features import SYNTAX, unsupported_syntax_error
 
 Part = TypeVar("Part")
 
-REFUSED: Final = {
+UNSUPPORTED_STATEMENTS: Final = {
     "SECURITY": "SECURITY LABEL",
     "IMPORT": "IMPORT FOREIGN SCHEMA",
     "LOAD": "LOAD",
 }
-ACCEPTED: Final = ("VACUUM", "ANALYZE", "ANALYSE", "REINDEX", "CLUSTER", "CHECKPOINT", "DISCARD", "REFRESH")
-"""What has little or nothing to do here."""
-MODES: Final = (
+UTILITY_COMMANDS: Final = (
+    "VACUUM",
+    "ANALYZE",
+    "ANALYSE",
+    "REINDEX",
+    "CLUSTER",
+    "CHECKPOINT",
+    "DISCARD",
+    "REFRESH",
+)
+"""Commands with little or no effect."""
+TRANSACTION_MODES: Final = (
     "ISOLATION LEVEL SERIALIZABLE",
     "ISOLATION LEVEL REPEATABLE READ",
     "ISOLATION LEVEL READ COMMITTED",
@@ -44,84 +53,93 @@ MODES: Final = (
 )
 
 
-def read(word: str, reader: Reader) -> statements.Statement | None:
-    """A statement that begins with the word; None if it is read elsewhere."""
-    if word in ACCEPTED:
-        return accepted(reader)
+def parse_session_statement(word: str, reader: Reader) -> statements.Statement | None:
+    """Parse a statement that begins with ``word``; None if sqlglot parses it."""
+    if word in UTILITY_COMMANDS:
+        return parse_utility(reader)
     if word == "LOCK":
-        return locked(reader)
+        return parse_lock_table(reader)
     if word in ("GRANT", "REVOKE", "REASSIGN"):
-        return roles.owned(reader, word) if reader.take("REASSIGN", "OWNED", "BY") else roles.grant(reader)
-    if word in REFUSED:
-        reader.refuse(REFUSED[word])
+        return (
+            roles.parse_owned_by(reader, word)
+            if reader.accept("REASSIGN", "OWNED", "BY")
+            else roles.parse_grant(reader)
+        )
+    if word in UNSUPPORTED_STATEMENTS:
+        reader.refuse(UNSUPPORTED_STATEMENTS[word])
     if word in SYNTAX:
-        raise unsupported_syntax(word, reader.here())
+        raise unsupported_syntax_error(word, reader.here())
     if word in ("LISTEN", "UNLISTEN", "NOTIFY"):
-        return _channel(word, reader)
+        return _parse_channel(word, reader)
     if word in ("SET", "RESET", "SHOW"):
-        return setting(reader)
+        return parse_setting(reader)
     if word in ("PREPARE", "EXECUTE", "DEALLOCATE"):
-        return prepared(reader)
-    if reader.take("DECLARE") or reader.take("FETCH") or reader.take("MOVE") or reader.take("CLOSE"):
+        return parse_prepared_statement(reader)
+    if reader.accept("DECLARE") or reader.accept("FETCH") or reader.accept("MOVE") or reader.accept("CLOSE"):
         if word == "DECLARE":
-            return declare(reader)
-        return close(reader) if word == "CLOSE" else fetch(reader, moves=word == "MOVE")
-    return transaction(reader)
+            return parse_declare(reader)
+        return parse_close(reader) if word == "CLOSE" else parse_fetch(reader, moves=word == "MOVE")
+    return parse_transaction(reader)
 
 
-def _channel(word: str, reader: Reader) -> statements.Statement:
-    """LISTEN channel, UNLISTEN channel or *, NOTIFY channel [, 'payload']."""
+def _parse_channel(word: str, reader: Reader) -> statements.Statement:
+    """Parse LISTEN channel, UNLISTEN channel or *, or NOTIFY channel [, 'payload']."""
     span = reader.span
-    reader.need(word)
-    if word == "UNLISTEN" and reader.take("*"):
-        reader.end()
+    reader.expect(word)
+    if word == "UNLISTEN" and reader.accept("*"):
+        reader.expect_end()
         return ast.Listen("", False, span)
-    quoted = not reader.done and reader.tokens[reader.place].token_type is TokenType.IDENTIFIER
+    quoted = not reader.at_end and reader.tokens[reader.position].token_type is TokenType.IDENTIFIER
     name = reader.name()
     channel = name if quoted else name.lower()
     if word == "NOTIFY":
-        payload = reader.string() if reader.take(",") else ""
-        reader.end()
+        payload = reader.string() if reader.accept(",") else ""
+        reader.expect_end()
         return ast.Notify(channel, payload, span)
-    reader.end()
+    reader.expect_end()
     return ast.Listen(channel, word == "LISTEN", span)
 
 
-def transaction(reader: Reader) -> statements.Statement | None:
-    """BEGIN, COMMIT, ROLLBACK, SAVEPOINT and their like; None for another statement."""
+def parse_transaction(reader: Reader) -> statements.Statement | None:
+    """Parse BEGIN, COMMIT, ROLLBACK, SAVEPOINT and their variants; None for any other statement."""
     span = reader.span
-    if reader.take("BEGIN") or reader.take("START", "TRANSACTION"):
-        _noise(reader)
-        _, read_only = _modes(reader)
+    if reader.accept("BEGIN") or reader.accept("START", "TRANSACTION"):
+        _skip_noise_word(reader)
+        _, read_only = _parse_modes(reader)
         found: statements.Statement = statements.Begin(span, read_only)
-    elif reader.take("SAVEPOINT"):
+    elif reader.accept("SAVEPOINT"):
         found = ast.Savepoint("SAVE", reader.name(), span)
-    elif reader.take("RELEASE"):
-        reader.take("SAVEPOINT")
+    elif reader.accept("RELEASE"):
+        reader.accept("SAVEPOINT")
         found = ast.Savepoint("RELEASE", reader.name(), span)
-    elif reader.take("COMMIT") or reader.take("END"):
-        _noise(reader)
-        _prepared(reader)
-        found = statements.Commit(span, _chain(reader))
-    elif reader.take("ROLLBACK") or reader.take("ABORT"):
-        _noise(reader)
-        _prepared(reader)
-        if reader.take("TO"):
-            reader.take("SAVEPOINT")
+    elif reader.accept("COMMIT") or reader.accept("END"):
+        _skip_noise_word(reader)
+        _refuse_prepared(reader)
+        found = statements.Commit(span, _parse_chain(reader))
+    elif reader.accept("ROLLBACK") or reader.accept("ABORT"):
+        _skip_noise_word(reader)
+        _refuse_prepared(reader)
+        if reader.accept("TO"):
+            reader.accept("SAVEPOINT")
             found = ast.Savepoint("RETURN", reader.name(), span)
         else:
-            found = statements.Rollback(span, _chain(reader))
+            found = statements.Rollback(span, _parse_chain(reader))
     else:
         return None
-    reader.end()
+    reader.expect_end()
     return found
 
 
-def _modes(reader: Reader) -> tuple[str, bool | None]:
-    """Modes of a transaction: the level of its isolation, and whether it is READ ONLY."""
+def _parse_modes(reader: Reader) -> tuple[str, bool | None]:
+    """Parse transaction modes; return the isolation level in lower case, and READ ONLY.
+
+    They are "" and None if unspecified.
+    """
     level, read_only = "", None
-    while (mode := next((one for one in MODES if reader.take(*one.split())), "")) != "":
-        reader.take(",")
+    while (
+        mode := next((candidate for candidate in TRANSACTION_MODES if reader.accept(*candidate.split())), "")
+    ) != "":
+        reader.accept(",")
         if mode.startswith("READ"):
             read_only = mode == "READ ONLY"
         elif mode.startswith("ISOLATION"):
@@ -129,144 +147,146 @@ def _modes(reader: Reader) -> tuple[str, bool | None]:
     return level, read_only
 
 
-def _noise(reader: Reader) -> None:
-    if not reader.take("WORK"):
-        reader.take("TRANSACTION")
+def _skip_noise_word(reader: Reader) -> None:
+    if not reader.accept("WORK"):
+        reader.accept("TRANSACTION")
 
 
-def _prepared(reader: Reader) -> None:
+def _refuse_prepared(reader: Reader) -> None:
     if reader.at("PREPARED"):
         reader.refuse("a prepared transaction")
 
 
-def _chain(reader: Reader) -> bool:
-    """Whether another transaction is to begin."""
-    return reader.take("AND", "CHAIN") or (reader.take("AND", "NO", "CHAIN") and False)
+def _parse_chain(reader: Reader) -> bool:
+    """Return whether AND CHAIN comes next."""
+    return reader.accept("AND", "CHAIN") or (reader.accept("AND", "NO", "CHAIN") and False)
 
 
-def setting(reader: Reader) -> statements.Statement | None:
-    """SET, RESET and SHOW; None for SHOW TABLES."""
+def parse_setting(reader: Reader) -> statements.Statement | None:
+    """Parse SET, RESET and SHOW."""
     span = reader.span
-    if reader.take("SET", "CONSTRAINTS"):
-        names = () if reader.take("ALL") else reader.relations()
-        deferred = reader.choice("DEFERRED", "IMMEDIATE") == "DEFERRED"
-        reader.end()
+    if reader.accept("SET", "CONSTRAINTS"):
+        names = () if reader.accept("ALL") else reader.relations()
+        deferred = reader.expect_one_of("DEFERRED", "IMMEDIATE") == "DEFERRED"
+        reader.expect_end()
         return ast.SetConstraints(tuple(name.rpartition(".")[2] for name in names), deferred, span)
-    for words, whole in (("ROLE", False), ("SESSION AUTHORIZATION", True)):
-        if reader.take("RESET", *words.split()):
-            reader.end()
-            return ast.SetRole("", whole, False, span)
-    if reader.take("RESET"):
-        name = "" if reader.take("ALL") else _setting_name(reader)
-        reader.end()
+    for words, for_session in (("ROLE", False), ("SESSION AUTHORIZATION", True)):
+        if reader.accept("RESET", *words.split()):
+            reader.expect_end()
+            return ast.SetRole("", for_session, False, span)
+    if reader.accept("RESET"):
+        name = "" if reader.accept("ALL") else _parse_setting_name(reader)
+        reader.expect_end()
         return ast.Set(name, (), span)
-    if reader.take("SHOW"):
-        name = _setting_name(reader)
-        reader.end()
+    if reader.accept("SHOW"):
+        name = _parse_setting_name(reader)
+        reader.expect_end()
         return ast.Show(name, span)
-    reader.need("SET")
-    session = reader.take("SESSION", "CHARACTERISTICS", "AS", "TRANSACTION")
-    if session or reader.take("TRANSACTION"):
-        shared = reader.string() if not session and reader.take("SNAPSHOT") else ""
-        level, read_only = ("", None) if shared else _modes(reader)
-        reader.end()
-        return ast.SetTransaction(level, read_only, session, span, shared)
-    if reader.take("POSITION"):
-        return _position(reader, span)
-    whole = reader.take("SESSION", "AUTHORIZATION")
-    local = not whole and not reader.take("SESSION") and reader.take("LOCAL")
-    whole = whole or reader.take("SESSION", "AUTHORIZATION")
-    if whole or (reader.take("ROLE") and not (reader.at("=") or reader.at("TO"))):
-        return _role(reader, whole, local, span)
-    return _set(reader, span, local=local)
+    reader.expect("SET")
+    session = reader.accept("SESSION", "CHARACTERISTICS", "AS", "TRANSACTION")
+    if session or reader.accept("TRANSACTION"):
+        snapshot = reader.string() if not session and reader.accept("SNAPSHOT") else ""
+        level, read_only = ("", None) if snapshot else _parse_modes(reader)
+        reader.expect_end()
+        return ast.SetTransaction(level, read_only, session, span, snapshot)
+    if reader.accept("POSITION"):
+        return _parse_position(reader, span)
+    for_session = reader.accept("SESSION", "AUTHORIZATION")
+    local = not for_session and not reader.accept("SESSION") and reader.accept("LOCAL")
+    for_session = for_session or reader.accept("SESSION", "AUTHORIZATION")
+    if for_session or (reader.accept("ROLE") and not (reader.at("=") or reader.at("TO"))):
+        return _parse_set_role(reader, for_session, local, span)
+    return _parse_set(reader, span, local=local)
 
 
-def _set(reader: Reader, span: Span, *, local: bool) -> ast.Set:
-    """A setting and its values."""
-    name = _setting_name(reader)
+def _parse_set(reader: Reader, span: Span, *, local: bool) -> ast.Set:
+    """Parse a setting and its values."""
+    name = _parse_setting_name(reader)
     plain = name in ("timezone", "schema", "client_encoding") and not (reader.at("=") or reader.at("TO"))
-    if not plain and not reader.take("="):
-        reader.need("TO")
+    if not plain and not reader.accept("="):
+        reader.expect("TO")
     values = []
-    while not reader.done:
-        values.append(setting_value(reader))
-        if not reader.take(","):
+    while not reader.at_end:
+        values.append(parse_setting_value(reader))
+        if not reader.accept(","):
             break
-    reader.end()
+    reader.expect_end()
     if not values:
-        reader.unexpected("a value")
-    given = () if values == ["DEFAULT"] else tuple(values)
-    return ast.Set("search_path" if name == "schema" else name, given, span, local)
+        reader.fail_unexpected("a value")
+    set_values = () if values == ["DEFAULT"] else tuple(values)
+    return ast.Set("search_path" if name == "schema" else name, set_values, span, local)
 
 
-def _role(reader: Reader, whole: bool, local: bool, span: Span) -> statements.Statement:
-    """SET ROLE and SET SESSION AUTHORIZATION, of which the name is next."""
-    if reader.take("NONE") or reader.take("DEFAULT"):
+def _parse_set_role(reader: Reader, session: bool, local: bool, span: Span) -> statements.Statement:
+    """Parse the name of SET ROLE or SET SESSION AUTHORIZATION."""
+    if reader.accept("NONE") or reader.accept("DEFAULT"):
         name = ""
-    elif not reader.done and reader.tokens[reader.place].token_type is TokenType.STRING:
+    elif not reader.at_end and reader.tokens[reader.position].token_type is TokenType.STRING:
         name = reader.string()
     else:
-        name = roles.role(reader)
-    reader.end()
-    return ast.SetRole(name, whole, local, span)
+        name = roles.parse_role(reader)
+    reader.expect_end()
+    return ast.SetRole(name, session, local, span)
 
 
-def _position(reader: Reader, span: Span) -> statements.Statement:
-    """SET POSITION source = position."""
+def _parse_position(reader: Reader, span: Span) -> statements.Statement:
+    """Parse the rest of SET POSITION."""
     source = reader.operand()
-    if not reader.take("="):
-        reader.need("TO")
+    if not reader.accept("="):
+        reader.expect("TO")
     position = reader.expression()
-    reader.end()
+    reader.expect_end()
     return ast.SetPosition(source, position, span)
 
 
-def _setting_name(reader: Reader) -> str:
-    if reader.take("TIME", "ZONE"):
+def _parse_setting_name(reader: Reader) -> str:
+    if reader.accept("TIME", "ZONE"):
         return "timezone"
-    if reader.take("TRANSACTION", "ISOLATION", "LEVEL"):
+    if reader.accept("TRANSACTION", "ISOLATION", "LEVEL"):
         return "transaction_isolation"
-    if reader.take("NAMES"):
+    if reader.accept("NAMES"):
         return "client_encoding"
-    parts = [reader.tokens[reader.place].text if not reader.done else reader.name()]
+    parts = [reader.tokens[reader.position].text if not reader.at_end else reader.name()]
     reader.skip(1)
-    while reader.take("."):
+    while reader.accept("."):
         parts.append(reader.name())
     return ".".join(parts).lower()
 
 
-def accepted(reader: Reader) -> statements.Statement:
-    """VACUUM and its like."""
-    what = reader.choice(*ACCEPTED)
+def parse_utility(reader: Reader) -> statements.Statement:
+    """Parse VACUUM and the other UTILITY_COMMANDS."""
+    command = reader.expect_one_of(*UTILITY_COMMANDS)
     relations: tuple[str, ...] = ()
-    part = ""
-    if what == "DISCARD":
-        part = reader.choice("ALL", "PLANS", "SEQUENCES", "TEMPORARY", "TEMP").replace("TEMPORARY", "TEMP")
-    if what == "REINDEX":
-        part, relations = _reindexed(reader)
-    if what == "REFRESH":
-        reader.need("MATERIALIZED", "VIEW")
-        reader.take("CONCURRENTLY")
+    option = ""
+    if command == "DISCARD":
+        option = reader.expect_one_of("ALL", "PLANS", "SEQUENCES", "TEMPORARY", "TEMP").replace(
+            "TEMPORARY", "TEMP"
+        )
+    if command == "REINDEX":
+        option, relations = _parse_reindex(reader)
+    if command == "REFRESH":
+        reader.expect("MATERIALIZED", "VIEW")
+        reader.accept("CONCURRENTLY")
         relations = (reader.relation(),)
         if reader.at("WITH", "NO", "DATA"):
             reader.refuse("a view WITH NO DATA", "a materialized view is always up to date")
-        reader.take("WITH", "DATA")
-        reader.end()
-    if what in ("ANALYZE", "ANALYSE", "VACUUM"):
-        said, relations = _with_options(reader, what.replace("ANALYSE", "ANALYZE"))
-        part = "ANALYZE" if what == "VACUUM" and _is_on(said, "ANALYZE") else part
-    if what == "CLUSTER":
+        reader.accept("WITH", "DATA")
+        reader.expect_end()
+    if command in ("ANALYZE", "ANALYSE", "VACUUM"):
+        options, relations = _parse_options_and_relations(reader, command.replace("ANALYSE", "ANALYZE"))
+        option = "ANALYZE" if command == "VACUUM" and _is_option_on(options, "ANALYZE") else option
+    if command == "CLUSTER":
         if reader.at("("):
-            storage_parameters.options(reader, what, ("verbose",))
-        reader.take("VERBOSE")
-        relations = () if reader.done else (reader.relation(),)
-        if reader.take("USING") or reader.take("ON"):
+            storage_parameters.parse_utility_options(reader, command, ("verbose",))
+        reader.accept("VERBOSE")
+        relations = () if reader.at_end else (reader.relation(),)
+        if reader.accept("USING") or reader.accept("ON"):
             reader.relation()
-    reader.end()
-    return ast.Accepted(what, relations, reader.span, part)
+    reader.expect_end()
+    return ast.Utility(command, relations, reader.span, option)
 
 
-MAINTENANCE: Final = {
+PARENTHESIZED_OPTIONS: Final = {
     "ANALYZE": ("verbose", "skip_locked", "buffer_usage_limit"),
     "VACUUM": (
         *("full", "freeze", "verbose", "analyze", "disable_page_skipping", "skip_locked", "index_cleanup"),
@@ -275,118 +295,128 @@ MAINTENANCE: Final = {
     ),
     "REINDEX": ("concurrently", "tablespace", "verbose"),
 }
-"""The options in parentheses of statements that have little or nothing to do here."""
-OPTIONS = ("FULL", "FREEZE", "VERBOSE", "ANALYZE", "ANALYSE", "TABLE", "ONLY")
+"""Parenthesized options of utility commands."""
+UTILITY_OPTIONS = ("FULL", "FREEZE", "VERBOSE", "ANALYZE", "ANALYSE", "TABLE", "ONLY")
 
 
-def _with_options(reader: Reader, what: str) -> tuple[list[str], tuple[str, ...]]:
-    """The words of options, and the relations behind them."""
-    start = reader.place
+def _parse_options_and_relations(reader: Reader, command: str) -> tuple[list[str], tuple[str, ...]]:
+    """Return the words of the options and the relations after them."""
+    start = reader.position
     if reader.at("("):
-        storage_parameters.options(reader, what, MAINTENANCE[what])
-    while any(reader.take(word) for word in OPTIONS):
+        storage_parameters.parse_utility_options(reader, command, PARENTHESIZED_OPTIONS[command])
+    while any(reader.accept(word) for word in UTILITY_OPTIONS):
         pass
-    tokens, found = reader.tokens[start : reader.place], list[str]()
-    while not reader.done:
+    tokens, found = reader.tokens[start : reader.position], list[str]()
+    while not reader.at_end:
         found.append(reader.relation())
         if reader.at("("):
             reader.names()
-        if not reader.take(","):
+        if not reader.accept(","):
             break
     return [token.text.upper().replace("ANALYSE", "ANALYZE") for token in tokens], tuple(found)
 
 
-def _is_on(said: list[str], option: str) -> bool:
-    """Whether an option is among those said, and not with a word behind it that turns it off."""
-    places = [place for place, word in enumerate(said) if word == option]
-    return any(not {*said[place + 1 : place + 2]} & {"OFF", "FALSE", "0"} for place in places)
+def _is_option_on(words: list[str], option: str) -> bool:
+    """Return whether an option is among the words and not turned off."""
+    places = [place for place, word in enumerate(words) if word == option]
+    return any(not {*words[place + 1 : place + 2]} & {"OFF", "FALSE", "0"} for place in places)
 
 
-def _reindexed(reader: Reader) -> tuple[str, tuple[str, ...]]:
-    """What REINDEX is about."""
+def _parse_reindex(reader: Reader) -> tuple[str, tuple[str, ...]]:
+    """Return the kind of object of REINDEX, and its name if there is one."""
     if reader.at("("):
-        storage_parameters.options(reader, "REINDEX", MAINTENANCE["REINDEX"])
-    part = reader.choice("TABLE", "INDEX", "SCHEMA", "DATABASE", "SYSTEM")
-    reader.take("CONCURRENTLY")
-    return part, () if reader.done else (reader.relation(),)
+        storage_parameters.parse_utility_options(reader, "REINDEX", PARENTHESIZED_OPTIONS["REINDEX"])
+    part = reader.expect_one_of("TABLE", "INDEX", "SCHEMA", "DATABASE", "SYSTEM")
+    reader.accept("CONCURRENTLY")
+    return part, () if reader.at_end else (reader.relation(),)
 
 
-def executed(reader: Reader) -> ast.Execute:
-    """EXECUTE within another statement: what stands around it is kept as text."""
-    before = reader.text[reader.span.start : reader.here().start]
-    found = prepared(reader, wholly=False)
+def parse_nested_execute(reader: Reader) -> ast.Execute:
+    """Parse EXECUTE inside CREATE TABLE AS or EXPLAIN, whose text is kept."""
+    text_before = reader.text[reader.span.start : reader.here().start]
+    found = parse_prepared_statement(reader, to_end=False)
     assert isinstance(found, ast.Execute)
-    return replace(found, around=(before, found.around[1]))
+    return replace(found, enclosing_text=(text_before, found.enclosing_text[1]))
 
 
-def prepared(reader: Reader, *, wholly: bool = True) -> statements.Statement | None:
-    """PREPARE, EXECUTE and DEALLOCATE; None for another statement."""
+def parse_prepared_statement(reader: Reader, *, to_end: bool = True) -> statements.Statement | None:
+    """Parse PREPARE, EXECUTE and DEALLOCATE; None for any other statement.
+
+    Without ``to_end`` the text after EXECUTE is kept in the statement.
+    """
     span = reader.span
-    if reader.take("PREPARE"):
+    if reader.accept("PREPARE"):
         if reader.at("TRANSACTION"):
             reader.refuse("a prepared transaction")
-        name = reader.folded()
-        types = _declared(reader)
-        reader.need("AS")
+        name = reader.folded_name()
+        types = _parse_parameter_types(reader)
+        reader.expect("AS")
         tokens = reader.rest()
         if not tokens:
-            reader.unexpected("a statement")
+            reader.fail_unexpected("a statement")
         return ast.Prepare(name, types, reader.text[tokens[0].start : span.end], span)
-    if reader.take("EXECUTE"):
-        name = reader.folded()
+    if reader.accept("EXECUTE"):
+        name = reader.folded_name()
         values: list[str] = []
-        if reader.take("("):
+        if reader.accept("("):
             while not reader.at(")"):
                 values.append(reader.condition())
-                if not reader.take(","):
+                if not reader.accept(","):
                     break
-            reader.need(")")
-        behind = ""
-        if wholly:
-            reader.end()
-        elif not reader.done:
-            behind = " " + reader.text[reader.here().start : span.end]
+            reader.expect(")")
+        text_after = ""
+        if to_end:
+            reader.expect_end()
+        elif not reader.at_end:
+            text_after = " " + reader.text[reader.here().start : span.end]
             reader.skip(len(reader.rest()))
-        return ast.Execute(name, tuple(values), span, ("", behind))
-    if reader.take("DEALLOCATE"):
-        reader.take("PREPARE")
-        name = "" if reader.take("ALL") else reader.folded()
-        reader.end()
+        return ast.Execute(name, tuple(values), span, ("", text_after))
+    if reader.accept("DEALLOCATE"):
+        reader.accept("PREPARE")
+        name = "" if reader.accept("ALL") else reader.folded_name()
+        reader.expect_end()
         return ast.Deallocate(name, span)
     return None
 
 
-def _declared(reader: Reader) -> tuple[str, ...]:
-    """The types of a prepared statement's parameters, as texts."""
+def _parse_parameter_types(reader: Reader) -> tuple[str, ...]:
+    """Return the texts of a prepared statement's parameter types."""
     types: list[str] = []
-    if reader.take("("):
+    if reader.accept("("):
         while not reader.at(")"):
-            start = reader.place
+            start = reader.position
             reader.type()
-            last = reader.tokens[reader.place - 1]
+            last = reader.tokens[reader.position - 1]
             types.append(reader.text[reader.tokens[start].start : last.end + 1])
-            if not reader.take(","):
+            if not reader.accept(","):
                 break
-        reader.need(")")
+        reader.expect(")")
     return tuple(types)
 
 
-def with_values(statement: Part, values: tuple[str, ...], types: tuple[str, ...]) -> Part:
-    """A prepared statement with expressions in the place of $1, $2, ...; of the types that were declared."""
+def substitute_arguments(statement: Part, values: tuple[str, ...], types: tuple[str, ...]) -> Part:
+    """Return a prepared statement with ``values`` in place of $1, $2, ..., cast to ``types``.
+
+    Values and types are texts.
+
+    ProgrammingError if the number of values does not match.
+    """
     used: set[int] = set()
 
-    def given(node: exp.Expr) -> exp.Expr:
+    def substitute(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Parameter) or not node.name.isdigit():
             return node
         place = int(node.name) - 1
         if not 0 <= place < len(values):
             raise ProgrammingError(f"no value for ${place + 1}: EXECUTE gives {len(values)}")
         used.add(place)
-        known = place < len(types) and types[place].lower() != "unknown"
-        text = f"({values[place]})::{types[place]}" if known else values[place]
-        return parsed_expression(text)
+        is_typed = place < len(types) and types[place].lower() != "unknown"
+        text = f"({values[place]})::{types[place]}" if is_typed else values[place]
+        return parse_expression(text)
 
-    bound = rewritten(statement, lambda tree: transformed(tree, given) if tree.find(exp.Parameter) else tree)
+    bound = map_trees(
+        statement, lambda tree: transform_tree(tree, substitute) if tree.find(exp.Parameter) else tree
+    )
     if len(values) > max(len(types), max(used, default=-1) + 1):
         raise ProgrammingError(f"EXECUTE gives {len(values)} values, the statement takes {len(used)}")
     if len(values) < len(types):
@@ -394,68 +424,68 @@ def with_values(statement: Part, values: tuple[str, ...], types: tuple[str, ...]
     return bound
 
 
-ALL: Final = 1 << 62
-"""More rows than there are."""
+ALL_ROWS: Final = 1 << 62
+"""Count of FETCH ALL: more rows than any cursor has."""
 
 
-def declare(reader: Reader) -> ast.Declare:
-    """What follows DECLARE."""
-    name, scrolls, holds = reader.folded(), True, False
-    while not reader.take("CURSOR"):
-        if reader.take("NO", "SCROLL"):
+def parse_declare(reader: Reader) -> ast.Declare:
+    """Parse the rest of DECLARE."""
+    name, scrolls, holds = reader.folded_name(), True, False
+    while not reader.accept("CURSOR"):
+        if reader.accept("NO", "SCROLL"):
             scrolls = False
         else:
-            reader.choice("BINARY", "INSENSITIVE", "ASENSITIVE", "SCROLL")
-    if reader.take("WITH", "HOLD"):
+            reader.expect_one_of("BINARY", "INSENSITIVE", "ASENSITIVE", "SCROLL")
+    if reader.accept("WITH", "HOLD"):
         holds = True
     else:
-        reader.take("WITHOUT", "HOLD")
-    reader.need("FOR")
+        reader.accept("WITHOUT", "HOLD")
+    reader.expect("FOR")
     tree, span = reader.query()
     return ast.Declare(name, Select(tree, span), scrolls, holds, reader.span)
 
 
-def fetch(reader: Reader, *, moves: bool) -> ast.Fetch:
-    """What follows FETCH or MOVE."""
-    direction, count = _direction(reader)
-    if not reader.take("FROM"):
-        reader.take("IN")
-    name = reader.folded()
-    reader.end()
+def parse_fetch(reader: Reader, *, moves: bool) -> ast.Fetch:
+    """Parse the rest of FETCH or MOVE."""
+    direction, count = _parse_direction(reader)
+    if not reader.accept("FROM"):
+        reader.accept("IN")
+    name = reader.folded_name()
+    reader.expect_end()
     return ast.Fetch(name, direction, count, moves, reader.span)
 
 
-def _direction(reader: Reader) -> tuple[str, int]:
+def _parse_direction(reader: Reader) -> tuple[str, int]:
     for word, found in (
         ("NEXT", ("FORWARD", 1)),
         ("PRIOR", ("FORWARD", -1)),
         ("FIRST", ("ABSOLUTE", 1)),
         ("LAST", ("ABSOLUTE", -1)),
-        ("ALL", ("FORWARD", ALL)),
+        ("ALL", ("FORWARD", ALL_ROWS)),
     ):
-        if reader.take(word):
+        if reader.accept(word):
             return found
     for word in ("ABSOLUTE", "RELATIVE"):
-        if reader.take(word):
+        if reader.accept(word):
             return word, reader.number()
-    sign = -1 if reader.take("BACKWARD") else 1
+    sign = -1 if reader.accept("BACKWARD") else 1
     if sign > 0:
-        reader.take("FORWARD")
-    if reader.take("ALL"):
-        return "FORWARD", sign * ALL
-    plain = not reader.done and reader.tokens[reader.place].text.lstrip("+-").isdigit()
+        reader.accept("FORWARD")
+    if reader.accept("ALL"):
+        return "FORWARD", sign * ALL_ROWS
+    plain = not reader.at_end and reader.tokens[reader.position].text.lstrip("+-").isdigit()
     signed = reader.at("-") or reader.at("+")
     return "FORWARD", sign * (reader.number() if plain or signed else 1)
 
 
-def close(reader: Reader) -> ast.Close:
-    """What follows CLOSE."""
-    name = "" if reader.take("ALL") else reader.folded()
-    reader.end()
+def parse_close(reader: Reader) -> ast.Close:
+    """Parse the rest of CLOSE."""
+    name = "" if reader.accept("ALL") else reader.folded_name()
+    reader.expect_end()
     return ast.Close(name, reader.span)
 
 
-LEVELS: Final = (
+LOCK_MODES: Final = (
     "ACCESS SHARE",
     "ROW SHARE",
     "ROW EXCLUSIVE",
@@ -465,59 +495,59 @@ LEVELS: Final = (
     "ACCESS EXCLUSIVE",
     "EXCLUSIVE",
 )
-"""The modes of LOCK TABLE."""
+"""Modes of LOCK TABLE."""
 
 
-def locked(reader: Reader) -> ast.LockTable:
-    """LOCK TABLE."""
-    reader.need("LOCK")
-    reader.take("TABLE")
+def parse_lock_table(reader: Reader) -> ast.LockTable:
+    """Parse LOCK TABLE."""
+    reader.expect("LOCK")
+    reader.accept("TABLE")
     found: list[tuple[str, bool]] = []
-    while not found or reader.take(","):
-        only = reader.take("ONLY")
+    while not found or reader.accept(","):
+        only = reader.accept("ONLY")
         found.append((reader.relation(), only))
-        reader.take("*")
-    level: str | None = "ACCESS EXCLUSIVE"
-    if reader.take("IN"):
-        level = next((one for one in LEVELS if reader.take(*one.split(), "MODE")), None)
-        if level is None:
-            reader.unexpected("a mode of locks")
-    waits = not reader.take("NOWAIT")
-    reader.end()
-    return ast.LockTable(tuple(found), str(level).title().replace(" ", "") + "Lock", waits, reader.span)
+        reader.accept("*")
+    mode: str | None = "ACCESS EXCLUSIVE"
+    if reader.accept("IN"):
+        mode = next((one for one in LOCK_MODES if reader.accept(*one.split(), "MODE")), None)
+        if mode is None:
+            reader.fail_unexpected("a mode of locks")
+    waits = not reader.accept("NOWAIT")
+    reader.expect_end()
+    return ast.LockTable(tuple(found), str(mode).title().replace(" ", "") + "Lock", waits, reader.span)
 
 
-FORMATS = ("TEXT", "JSON")
+ROW_FORMATS = ("TEXT", "JSON")
 PLAN_FORMATS: Final = ("TEXT", "XML", "JSON", "YAML")
-FIELDS: Final = {
+EXPLAIN_FIELDS: Final = {
     "analyze": "analyze",
     "costs": "costs",
     "timing": "timing",
     "summary": "summary",
     "generic_plan": "generic",
 }
-"""Options with a meaning here, and what ``Explaining`` calls them."""
-IDLE: Final = ("verbose", "buffers", "wal", "settings")
-"""Options that are taken, and change nothing."""
-QUERIES: Final = ("select", "with", "values", "table", "(")
-"""What a query in parentheses begins with."""
+"""Fields of ``ExplainOptions`` by option."""
+IGNORED_EXPLAIN_OPTIONS: Final = ("verbose", "buffers", "wal", "settings")
+"""Options that have no effect."""
+QUERY_WORDS: Final = ("select", "with", "values", "table", "(")
+"""First words of a query in parentheses."""
 TRUE: Final = ("true", "on", "1")
 FALSE: Final = ("false", "off", "0")
 
 
-def explaining(tokens: list[Token], text: str) -> tuple[list[Token], ast.Explaining]:
-    """What the options behind EXPLAIN say, and the tokens that follow them."""
-    if tokens and tokens[0].text == "(" and len(tokens) > 1 and tokens[1].text.lower() not in QUERIES:
-        return _listed(tokens, text)
+def parse_explain_options(tokens: list[Token], text: str) -> tuple[list[Token], ast.ExplainOptions]:
+    """Return the options of EXPLAIN, and the tokens after them."""
+    if tokens and tokens[0].text == "(" and len(tokens) > 1 and tokens[1].text.lower() not in QUERY_WORDS:
+        return _parse_option_list(tokens, text)
     analyze = bool(tokens) and tokens[0].text.lower() in ("analyze", "analyse")
     tokens = tokens[1:] if analyze else tokens
     verbose = bool(tokens) and tokens[0].text.lower() == "verbose"
-    return tokens[1:] if verbose else tokens, ast.Explaining(analyze=analyze)
+    return tokens[1:] if verbose else tokens, ast.ExplainOptions(analyze=analyze)
 
 
-def _listed(tokens: list[Token], text: str) -> tuple[list[Token], ast.Explaining]:
-    said: dict[str, Any] = {}
-    needing: set[str] = set()
+def _parse_option_list(tokens: list[Token], text: str) -> tuple[list[Token], ast.ExplainOptions]:
+    values: dict[str, Any] = {}
+    enabled: set[str] = set()
     place = 1
     while True:
         start, words = place, list[Token]()
@@ -525,110 +555,110 @@ def _listed(tokens: list[Token], text: str) -> tuple[list[Token], ast.Explaining
             words.append(tokens[place])
             place += 1
         if place == len(tokens) or not 1 <= len(words) <= 2:
-            raise _wrong("syntax error in the options of EXPLAIN", text, tokens[min(start, len(tokens) - 1)])
-        _option(words, text, said, needing)
+            raise _error("syntax error in the options of EXPLAIN", text, tokens[min(start, len(tokens) - 1)])
+        _parse_explain_option(words, text, values, enabled)
         place += 1
         if tokens[place - 1].text == ")":
             break
-    how = ast.Explaining(**said)
+    options = ast.ExplainOptions(**values)
     for name in ("wal", "timing"):
-        if name in needing and not how.analyze:
-            _invalid(f"EXPLAIN option {name.upper()} requires ANALYZE")
-    if how.generic and how.analyze:
-        _invalid("EXPLAIN options ANALYZE and GENERIC_PLAN cannot be used together")
-    return tokens[place:], how
+        if name in enabled and not options.analyze:
+            _raise_invalid(f"EXPLAIN option {name.upper()} requires ANALYZE")
+    if options.generic and options.analyze:
+        _raise_invalid("EXPLAIN options ANALYZE and GENERIC_PLAN cannot be used together")
+    return tokens[place:], options
 
 
-def _option(words: list[Token], text: str, said: dict[str, Any], needing: set[str]) -> None:
-    """Note one option, the last word on which counts, and whether it is on."""
+def _parse_explain_option(words: list[Token], text: str, values: dict[str, Any], enabled: set[str]) -> None:
+    """Parse one option; a later option overrides an earlier one of the same name."""
     name = words[0].text.lower().replace("analyse", "analyze")
     value = words[1].text if len(words) > 1 else ""
     if name == "format":
         if value.upper() not in PLAN_FORMATS:
             message = f'unrecognized value for EXPLAIN option "format": "{value.lower()}"'
-            raise _wrong(message, text, words[0], "22023" if value else "42601")
-        said["format"] = value.upper()
+            raise _error(message, text, words[0], "22023" if value else "42601")
+        values["format"] = value.upper()
         return
-    if name not in FIELDS and name not in IDLE:
-        raise _wrong(f'unrecognized EXPLAIN option "{name}"', text, words[0])
+    if name not in EXPLAIN_FIELDS and name not in IGNORED_EXPLAIN_OPTIONS:
+        raise _error(f'unrecognized EXPLAIN option "{name}"', text, words[0])
     if value and value.lower() not in (*TRUE, *FALSE):
-        raise _wrong(f"{name} requires a Boolean value", text)
+        raise _error(f"{name} requires a Boolean value", text)
     on = value.lower() not in FALSE
-    needing.discard(name)
+    enabled.discard(name)
     if on:
-        needing.add(name)
-    if name in FIELDS:
-        said[FIELDS[name]] = on
+        enabled.add(name)
+    if name in EXPLAIN_FIELDS:
+        values[EXPLAIN_FIELDS[name]] = on
 
 
-def _wrong(message: str, text: str, token: Token | None = None, state: str = "42601") -> ProgrammingError:
+def _error(message: str, text: str, token: Token | None = None, state: str = "42601") -> ProgrammingError:
     span = None if token is None else Span(text, token.start, token.end + 1)
     error = ProgrammingError(message, span=span)
     error.sqlstate = state
     return error
 
 
-def _invalid(message: str) -> NoReturn:
-    raise _wrong(message, "", state="22023")
+def _raise_invalid(message: str) -> NoReturn:
+    raise _error(message, "", state="22023")
 
 
-def viewed(
-    rest: list[Token], stage: str, text: str, span: Span, how: ast.Explaining
+def parse_explain_view(
+    tokens: list[Token], stage: str, text: str, span: Span, options: ast.ExplainOptions
 ) -> ast.ExplainView | None:
-    """EXPLAIN [[MATERIALIZED] VIEW] name; None if it is of a statement."""
-    words = [token.text.lower() for token in rest]
-    named = 2 if words[:2] == ["materialized", "view"] else int(words[0] == "view")
-    names = rest[named:]
-    is_name = named or (names and names[0].token_type in (TokenType.VAR, TokenType.IDENTIFIER))
+    """Parse EXPLAIN [[MATERIALIZED] VIEW] name; None for a statement."""
+    words = [token.text.lower() for token in tokens]
+    keyword_count = 2 if words[:2] == ["materialized", "view"] else int(words[0] == "view")
+    names = tokens[keyword_count:]
+    is_name = keyword_count or (names and names[0].token_type in (TokenType.VAR, TokenType.IDENTIFIER))
     if not names or not is_name or any(token.text != "." for token in names[1::2]):
         return None
     place = Span(text, names[0].start, names[-1].end + 1)
-    return ast.ExplainView(stage, Reader(names, text).relation(), place, span, how)
+    return ast.ExplainView(stage, Reader(names, text).relation(), place, span, options)
 
 
-def explain_row(reader: Reader) -> ast.ExplainRow | None:
-    """EXPLAIN ROW or EXPLAIN (ROW [, FORMAT JSON]) of a relation's row; None for any other EXPLAIN."""
-    reader.need("EXPLAIN")
+def parse_explain_row(reader: Reader) -> ast.ExplainRow | None:
+    """Parse EXPLAIN ROW or EXPLAIN (ROW [, FORMAT JSON]); None for any other EXPLAIN."""
+    reader.expect("EXPLAIN")
     as_json = False
-    if reader.take("(", "ROW"):
-        while reader.take(","):
-            reader.need("FORMAT")
-            as_json = reader.choice(*FORMATS) == "JSON"
-        reader.need(")")
-    elif not reader.take("ROW"):
+    if reader.accept("(", "ROW"):
+        while reader.accept(","):
+            reader.expect("FORMAT")
+            as_json = reader.expect_one_of(*ROW_FORMATS) == "JSON"
+        reader.expect(")")
+    elif not reader.accept("ROW"):
         return None
-    reader.take("FOR")
+    reader.accept("FOR")
     place = reader.here()
     relation = reader.relation()
     where: exp.Expr | None = None
     found: list[exp.Expr] = []
-    if reader.take("WHERE"):
+    if reader.accept("WHERE"):
         where = reader.expression()
     else:
-        reader.choice("VALUES")
-        reader.need("(")
+        reader.expect_one_of("VALUES")
+        reader.expect("(")
         found = [reader.expression()]
-        while reader.take(","):
+        while reader.accept(","):
             found.append(reader.expression())
-        reader.need(")")
-    reader.end()
+        reader.expect(")")
+    reader.expect_end()
     return ast.ExplainRow(relation, place, tuple(found), where, as_json, reader.span)
 
 
-def meant_rows(statement: ast.ExplainRow, name: str, columns: Sequence[str]) -> ast.Select:
-    """The query of the rows of a relation that the statement means; NULL means NULL."""
+def matching_rows_query(statement: ast.ExplainRow, name: str, columns: Sequence[str]) -> ast.Select:
+    """Return a query for the rows that EXPLAIN ROW names; NULL matches NULL."""
     query = exp.select("*").from_(exp.to_table(".".join(map(quote_name, name.split(".")))))
     for column, value in zip(columns, statement.values, strict=False):
-        named = exp.column(exp.to_identifier(column, quoted=True))
-        query = query.where(exp.NullSafeEQ(this=named, expression=value.copy()))
+        column_node = exp.column(exp.to_identifier(column, quoted=True))
+        query = query.where(exp.NullSafeEQ(this=column_node, expression=value.copy()))
     if statement.where is not None:
         query = query.where(statement.where.copy())
     return ast.Select(query, statement.span)
 
 
-def meant_values(statement: ast.ExplainRow, types: Sequence[Type]) -> ast.Select:
-    """The values of the row that is meant, as a query."""
+def row_values_query(statement: ast.ExplainRow, types: Sequence[Type]) -> ast.Select:
+    """Return a query for the values of the row that EXPLAIN ROW names."""
     pairs = zip(statement.values, types, strict=True)
     casts = [exp.cast(value.copy(), str(type_), dialect=Dialect()) for value, type_ in pairs]
-    named = (exp.alias_(one, f"c{number}") for number, one in enumerate(casts))
-    return ast.Select(exp.select(*named), statement.span)
+    items = (exp.alias_(cast, f"c{number}") for number, cast in enumerate(casts))
+    return ast.Select(exp.select(*items), statement.span)

@@ -9,22 +9,22 @@ from typing import Final
 from sqlglot import exp
 
 from kpg.compiler.catalog.constraints import Bound, Constraints, Partitioned, Sequence
-from kpg.compiler.catalog.updatable_views import Through
+from kpg.compiler.catalog.updatable_views import UpdatableView
 from kpg.compiler.sql.parse.definitions import AnyDefinition
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Schema
 
 
-class Session:
-    """Base of the statements in this module."""
+class SessionStatement:
+    """Base of the session statements."""
 
     __slots__ = ()
     span: Span
 
 
 @dataclass(frozen=True, slots=True)
-class Savepoint(Session):
+class Savepoint(SessionStatement):
     """SAVEPOINT, ROLLBACK TO or RELEASE (``kind`` is ``SAVE``, ``RETURN`` or ``RELEASE``)."""
 
     kind: str
@@ -33,7 +33,7 @@ class Savepoint(Session):
 
 
 @dataclass(frozen=True, slots=True)
-class SetConstraints(Session):
+class SetConstraints(SessionStatement):
     """SET CONSTRAINTS; no names mean all."""
 
     names: tuple[str, ...]
@@ -42,29 +42,29 @@ class SetConstraints(Session):
 
 
 @dataclass(frozen=True, slots=True)
-class Set(Session):
-    """SET or RESET; without ``values`` the default is meant, without a name all settings."""
+class Set(SessionStatement):
+    """SET or RESET. Without ``values`` it sets the default; without a name, of all settings."""
 
     name: str
     values: tuple[str, ...]
     span: Span
     local: bool = False
-    """Whether it is so until the transaction ends."""
+    """Whether the setting ends with the transaction."""
 
 
 @dataclass(frozen=True, slots=True)
-class SetRole(Session):
-    """SET ROLE, or, if it is the ``whole`` session's, SET SESSION AUTHORIZATION; no name takes it back."""
+class SetRole(SessionStatement):
+    """SET ROLE or, if ``session``, SET SESSION AUTHORIZATION; an empty name resets it."""
 
     name: str
-    whole: bool
+    session: bool
     local: bool
     span: Span
 
 
 @dataclass(frozen=True, slots=True)
-class SetPosition(Session):
-    """SET POSITION source = position: how far a source has been read, as a part of the transaction."""
+class SetPosition(SessionStatement):
+    """SET POSITION source = position: the transaction's position in an external source."""
 
     source: exp.Expr
     position: exp.Expr
@@ -72,7 +72,7 @@ class SetPosition(Session):
 
 
 @dataclass(frozen=True, slots=True)
-class Show(Session):
+class Show(SessionStatement):
     """SHOW; ``ALL`` shows all settings."""
 
     name: str
@@ -80,10 +80,10 @@ class Show(Session):
 
 
 @dataclass(frozen=True, slots=True)
-class SetTransaction(Session):
-    """SET TRANSACTION, or SET SESSION CHARACTERISTICS; no ``level`` and None where it does not say.
+class SetTransaction(SessionStatement):
+    """SET TRANSACTION or SET SESSION CHARACTERISTICS; an empty ``level`` and None are unspecified.
 
-    ``snapshot`` is the name of another transaction's, of SET TRANSACTION SNAPSHOT.
+    ``snapshot`` is the identifier of SET TRANSACTION SNAPSHOT.
     """
 
     level: str
@@ -94,8 +94,8 @@ class SetTransaction(Session):
 
 
 @dataclass(frozen=True, slots=True)
-class LockTable(Session):
-    """``LOCK TABLE``: relations, whether only each itself and nothing below it, in a mode of ``pg_locks``."""
+class LockTable(SessionStatement):
+    """LOCK TABLE: relations, each with its ONLY, and a lock mode of ``pg_locks``."""
 
     relations: tuple[tuple[str, bool], ...]
     mode: str
@@ -104,22 +104,22 @@ class LockTable(Session):
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted(Session):
-    """What has little to do here, such as VACUUM: the relations it names have to be there.
+class Utility(SessionStatement):
+    """Utility statement with little or no effect, such as VACUUM; its relations must exist.
 
-    ``part`` of DISCARD is what is discarded, of VACUUM "ANALYZE" if that is to be done, too.
+    ``option`` is the argument of DISCARD or REINDEX, and "ANALYZE" for VACUUM with that option.
     """
 
-    what: str
+    command: str
     relations: tuple[str, ...]
     span: Span
-    part: str = ""
-    skipped: tuple[tuple[str, str], ...] = ()
-    """Why it changes nothing, with SQLSTATEs: what IF EXISTS or IF NOT EXISTS found."""
+    option: str = ""
+    notices: tuple[tuple[str, str], ...] = ()
+    """Notices with their SQLSTATEs, from IF EXISTS or IF NOT EXISTS."""
 
 
 @dataclass(frozen=True, slots=True)
-class Notify(Session):
+class Notify(SessionStatement):
     """NOTIFY channel, 'payload'."""
 
     channel: str
@@ -128,17 +128,17 @@ class Notify(Session):
 
 
 @dataclass(frozen=True, slots=True)
-class Listen(Session):
-    """LISTEN channel or, if not ``begins``, UNLISTEN; an empty name means all channels."""
+class Listen(SessionStatement):
+    """LISTEN channel or, unless ``listens``, UNLISTEN; an empty name means all channels."""
 
     channel: str
-    begins: bool
+    listens: bool
     span: Span
 
 
 @dataclass(frozen=True, slots=True)
-class Prepare(Session):
-    """PREPARE name AS statement, whose text is ``text``."""
+class Prepare(SessionStatement):
+    """PREPARE name AS statement; ``text`` is the statement."""
 
     name: str
     types: tuple[str, ...]
@@ -147,18 +147,18 @@ class Prepare(Session):
 
 
 @dataclass(frozen=True, slots=True)
-class Execute(Session):
-    """EXECUTE name (expression, ...), of which the texts are kept."""
+class Execute(SessionStatement):
+    """EXECUTE name (expression, ...); ``values`` are the texts of the expressions."""
 
     name: str
     values: tuple[str, ...]
     span: Span
-    around: tuple[str, str] = ("", "")
-    """What stands before and behind it, of CREATE TABLE AS or EXPLAIN."""
+    enclosing_text: tuple[str, str] = ("", "")
+    """Text before and after it, of CREATE TABLE AS or EXPLAIN."""
 
 
 @dataclass(frozen=True, slots=True)
-class Deallocate(Session):
+class Deallocate(SessionStatement):
     """DEALLOCATE; an empty name means all."""
 
     name: str
@@ -166,8 +166,8 @@ class Deallocate(Session):
 
 
 @dataclass(frozen=True, slots=True)
-class Declare(Session):
-    """DECLARE name CURSOR FOR query, a statement of its own."""
+class Declare(SessionStatement):
+    """DECLARE name CURSOR FOR query."""
 
     name: str
     query: object
@@ -177,8 +177,11 @@ class Declare(Session):
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch(Session):
-    """FETCH, or MOVE, which gives no rows. ``direction``: FORWARD, or ABSOLUTE or RELATIVE for one row."""
+class Fetch(SessionStatement):
+    """FETCH, or MOVE, which returns no rows.
+
+    ``direction`` is FORWARD, or ABSOLUTE or RELATIVE for one row.
+    """
 
     name: str
     direction: str
@@ -188,7 +191,7 @@ class Fetch(Session):
 
 
 @dataclass(frozen=True, slots=True)
-class Close(Session):
+class Close(SessionStatement):
     """CLOSE; an empty name means all cursors."""
 
     name: str
@@ -204,7 +207,7 @@ AnySession = (
     | SetPosition
     | Show
     | SetTransaction
-    | Accepted
+    | Utility
     | Notify
     | Listen
     | Prepare
@@ -216,52 +219,52 @@ AnySession = (
 )
 
 
-NOTHING: Final = Constraints()
+NO_CONSTRAINTS: Final = Constraints()
 
 
 @dataclass(frozen=True, slots=True)
-class Then:
-    """AS OF: an expression whose value is an epoch or a moment, and its place."""
+class AsOf:
+    """AS OF clause: an expression for an epoch or a timestamp, and its span."""
 
-    query: exp.Expr
+    value: exp.Expr
     span: Span
 
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """A query: SELECT, VALUES, or a set operation, with its WITH and ORDER BY; ``then`` is its AS OF."""
+    """Query: SELECT, VALUES, or a set operation, with its WITH and ORDER BY."""
 
     query: exp.Expr
     span: Span
-    then: Then | None = None
+    as_of: AsOf | None = None
 
     @property
     def text(self) -> str:
-        """The query as the user wrote it."""
+        """Return the query as the user wrote it."""
         return self.span.source[self.span.start : self.span.end]
 
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """LIKE relation [INCLUDING ...], which stands before the column of that position."""
+    """LIKE relation [INCLUDING ...]; ``position`` is the number of columns before it."""
 
     relation: str
-    place: int
+    position: int
     including: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """CREATE TABLE with columns and constraints, of which those without a name get one later.
+    """CREATE TABLE with columns and constraints; unnamed constraints get their names later.
 
-    ``sequences`` are those of SERIAL and IDENTITY columns, by the column's name.
+    ``sequences`` are those of SERIAL and IDENTITY columns, by column name.
     """
 
     name: str
     schema: Schema
     if_not_exists: bool
     span: Span
-    constraints: Constraints = NOTHING
+    constraints: Constraints = NO_CONSTRAINTS
     sequences: tuple[tuple[str, Sequence], ...] = ()
     likes: tuple[Like, ...] = ()
     temporary: bool = False
@@ -270,7 +273,7 @@ class CreateTable:
     partitioned: "Partitioned | None" = None
     partition: "Bound | None" = None
     distribution: str = ""
-    """The column by which many workers have its rows; ``*`` if each has all of them."""
+    """Column whose owner gets a row among several workers; ``*`` if every worker has all rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,9 +304,9 @@ class CreateView:
     span: Span
     temporary: bool = False
     check: str = ""
-    """LOCAL or CASCADED of WITH CHECK OPTION."""
+    """LOCAL or CASCADED of WITH CHECK OPTION; empty without it."""
     invoker: bool = False
-    """The option security_invoker."""
+    """Whether the view has the option security_invoker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,15 +334,17 @@ class Conflict:
     span: Span
     constraint: str = ""
     elements: tuple[str, ...] = ()
-    """What ON CONFLICT names, if it is more than columns or ``predicate`` says of which rows."""
+    """Texts of the conflict target, if it has expressions or a ``predicate``."""
     predicate: str = ""
+    """Text of the predicate of a partial index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Insert:
     """INSERT INTO table [AS alias] [(columns)] query; no columns means all, in order.
 
-    ``overriding`` is empty, SYSTEM or USER; ``returning`` are the expressions of RETURNING.
+    ``overriding`` is empty, SYSTEM or USER. ``returning`` are the expressions of RETURNING, ``common``
+    is the WITH clause.
     """
 
     table: str
@@ -351,11 +356,12 @@ class Insert:
     overriding: str = ""
     returning: tuple[exp.Expr, ...] = ()
     common: exp.Expr | None = None
-    through: Through | None = None
+    updatable_view: UpdatableView | None = None
+    """Mapping of the updatable view that the statement names; None for a table."""
     alternative: str = ""
-    """REPLACE or IGNORE of INSERT OR."""
-    moves: bool = False
-    """Whether the rows are those of an UPDATE that has made them another partition's."""
+    """REPLACE or IGNORE of INSERT OR; empty without it."""
+    is_row_movement: bool = False
+    """Whether an UPDATE has moved the rows to another partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,11 +375,11 @@ class Delete:
     span: Span
     returning: tuple[exp.Expr, ...] = ()
     common: exp.Expr | None = None
-    through: Through | None = None
-    alone: bool = False
-    """Whether ONLY stands before the table: without its partitions."""
+    updatable_view: UpdatableView | None = None
+    only: bool = False
+    """Whether ONLY excludes the table's partitions."""
     cursor: str = ""
-    """That of WHERE CURRENT OF."""
+    """Cursor of WHERE CURRENT OF; empty without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,18 +394,19 @@ class Update:
     span: Span
     returning: tuple[exp.Expr, ...] = ()
     common: exp.Expr | None = None
-    through: Through | None = None
-    alone: bool = False
-    whole: str = ""
-    """The partitioned table that was named, if this is the part for one of its partitions."""
+    updatable_view: UpdatableView | None = None
+    only: bool = False
+    partitioned_table: str = ""
+    """Partitioned table that the statement names, if this is its part for one partition."""
     cursor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """An action of MERGE. ``kind``: ``matched``, ``target`` or ``source``, the side that is not matched.
+    """Action of MERGE. ``kind``: ``matched``, or the side without a match, ``target`` or ``source``.
 
-    With ``assignments`` it updates, with ``values`` it inserts, else it ``deletes`` or does nothing.
+    With ``assignments`` it updates, with ``values`` it inserts, with ``deletes`` it deletes, else
+    nothing.
     """
 
     kind: str
@@ -421,18 +428,21 @@ class Merge:
     whens: tuple[When, ...]
     span: Span
     common: exp.Expr | None = None
-    part: str = ""
-    """Of one into several tables: "matched" for one of them alone, "unmatched" for what none of them has."""
+    phase: str = ""
+    """Phase of a MERGE into partitions; empty for any other MERGE.
+
+    "matched" is for one partition, "unmatched" for rows that match none.
+    """
 
 
 @dataclass(frozen=True, slots=True)
-class Modifying:
-    """WITH queries some of which change tables; all see the tables as they were before the statement.
+class ModifyingWith:
+    """Statement with data-modifying WITH queries; all see the tables as before the statement.
 
-    Each of ``parts`` has a name, names of columns, and a statement; ``main`` comes last.
+    Each of ``nested_with_scope`` has a name, column names and a statement; ``main`` runs last.
     """
 
-    parts: "tuple[tuple[str, tuple[str, ...], Change], ...]"
+    with_queries: "tuple[tuple[str, tuple[str, ...], Change], ...]"
     main: "Change | Select"
     span: Span
 
@@ -441,8 +451,8 @@ class Modifying:
 class CopyFrom:
     """COPY table [(columns)] FROM 'path'; option names are lower case.
 
-    Without a path the rows are STDIN's: ``text``, which a client has sent, or which stands behind it.
-    ``where`` is the text of a condition.
+    An empty path is STDIN, whose data is ``text``: sent by a client, or inline in the script. ``where``
+    is the text of a condition.
     """
 
     table: str
@@ -457,7 +467,7 @@ class CopyFrom:
 
 @dataclass(frozen=True, slots=True)
 class CopyTo:
-    """COPY (query) TO 'path'; for a relation's name, the query reads all of it."""
+    """COPY (query) TO 'path'; COPY of a relation has a query for all its rows."""
 
     query: Select
     path: str
@@ -467,8 +477,8 @@ class CopyTo:
 
 
 @dataclass(frozen=True, slots=True)
-class Explaining:
-    """What the options of EXPLAIN say; without a word of ``summary`` times are told if it is run."""
+class ExplainOptions:
+    """Options of EXPLAIN. ``summary`` is None if it is unspecified."""
 
     format: str = "TEXT"
     analyze: bool = False
@@ -478,35 +488,35 @@ class Explaining:
     generic: bool = False
 
     @property
-    def tells_times(self) -> bool:
-        """Whether it ends with how long things took."""
+    def has_summary(self) -> bool:
+        """Return whether the output ends with planning and execution times."""
         return self.analyze if self.summary is None else self.summary
 
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """EXPLAIN [options] [stage] query; ``stage`` is one of ``parse.STAGES``, ``physical`` without one."""
+    """EXPLAIN [options] [stage] query; ``stage`` is one of ``parser.STAGES``, ``physical`` by default."""
 
     stage: str
-    statement: "Select | CreateView | CreateTableAs | Change | Modifying"
+    statement: "Select | CreateView | CreateTableAs | Change | ModifyingWith"
     span: Span
-    how: Explaining = Explaining()
+    options: ExplainOptions = ExplainOptions()
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainView:
-    """EXPLAIN VIEW name: the plan of a view that there is."""
+    """EXPLAIN VIEW name: the plan of an existing view."""
 
     stage: str
     relation: str
     place: Span
     span: Span
-    how: Explaining = Explaining()
+    options: ExplainOptions = ExplainOptions()
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainRow:
-    """EXPLAIN ROW relation VALUES (...) or WHERE ...: where a row comes from, as text or JSON."""
+    """EXPLAIN ROW relation VALUES (...) or WHERE ...: the provenance of a row, as text or JSON."""
 
     relation: str
     place: Span
@@ -518,7 +528,7 @@ class ExplainRow:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """BEGIN or START TRANSACTION; ``read_only`` is None if it does not say."""
+    """BEGIN or START TRANSACTION; ``read_only`` is None if it is unspecified."""
 
     span: Span
     read_only: bool | None = None
@@ -564,14 +574,14 @@ class ShowTables:
 
 
 Change = Insert | Delete | Update | Merge
-Explained = Select | CreateView | CreateTableAs | Change
-"""What EXPLAIN shows one plan of."""
+Explainable = Select | CreateView | CreateTableAs | Change
+"""Statements with a single plan for EXPLAIN."""
 
 
 Statement = (
     Select
     | Merge
-    | Modifying
+    | ModifyingWith
     | AnyDefinition
     | AnySession
     | CreateTable

@@ -6,7 +6,7 @@ from typing import Final
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from kpg.compiler.sql.parse.syntax import wrong
+from kpg.compiler.sql.parse.syntax import fail
 from kpg.compiler.sql.parse.tokenizer import syntax_error
 
 RESERVED: Final = frozenset(
@@ -112,7 +112,7 @@ RESERVED: Final = frozenset(
         *["tablesample", "verbose"],
     )
 )
-"""Words that name no table or column, unless quoted."""
+"""Words that cannot name a table or column, unless quoted."""
 NO_BARE_LABEL: Final = frozenset(
     (
         *[
@@ -152,11 +152,11 @@ NO_BARE_LABEL: Final = frozenset(
         *["to", "union", "varying", "where", "window", "with", "within", "without", "year"],
     )
 )
-"""Words that name a column of a result only behind AS."""
+"""Words that cannot be a column alias without AS."""
 
 
-def check(tree: exp.Expr, tokens: Sequence[Token], text: str) -> None:
-    """ProgrammingError at the first thing in a parsed statement that Postgres would not take."""
+def check_syntax(tree: exp.Expr, tokens: Sequence[Token], text: str) -> None:
+    """Raise a syntax error at the first part of a parsed statement that Postgres rejects."""
     suspects: list[exp.Expr] = []
     clauses = 0
     stack = [tree]
@@ -166,18 +166,20 @@ def check(tree: exp.Expr, tokens: Sequence[Token], text: str) -> None:
             if isinstance(part, exp.Expr):
                 stack.append(part)
             elif isinstance(part, list):
-                stack += (one for one in part if isinstance(one, exp.Expr))
+                stack += (child for child in part if isinstance(child, exp.Expr))
         match node:
             case exp.Literal():
                 continue
-            case exp.Identifier(this=str() as word) if word.lower() in WORDS or _starts(node, text, "'"):
+            case exp.Identifier(this=str() as word) if word.lower() in SUSPECT_NAMES or _starts_with(
+                node, text, "'"
+            ):
                 suspects.append(node)
             case exp.CTE() | exp.TableAlias(this=None):
                 suspects.append(node)
             case exp.Where():
                 clauses += 1
             case exp.Join() if _lacks_condition(node):
-                wrong("JOIN needs a condition", node, text, "add ON or USING, or write CROSS JOIN")
+                fail("JOIN needs a condition", node, text, "add ON or USING, or write CROSS JOIN")
     if suspects:
         places = {token.start: index for index, token in enumerate(tokens)}
         for node in suspects:
@@ -188,19 +190,19 @@ def check(tree: exp.Expr, tokens: Sequence[Token], text: str) -> None:
 def _check_words(tokens: Sequence[Token], text: str, clauses: int) -> None:
     words = [text[token.start : token.end + 1].lower() for token in tokens]
     distinct = "distinct" in words
-    before = ""
+    previous = ""
     for index, word in enumerate(words):
-        told = before in TOLD or word in TOLD or (distinct and word in (",", ")"))
-        if told and _is_amiss(tokens, words, index):
+        is_suspect = previous in SUSPECT_WORDS or word in SUSPECT_WORDS or (distinct and word in (",", ")"))
+        if is_suspect and _is_misplaced(tokens, words, index):
             raise syntax_error(text, tokens[index])
-        before = word
+        previous = word
     if words.count("where") > clauses:
         raise syntax_error(text, tokens[len(words) - 1 - words[::-1].index("where")])
     if words.count("when") > words.count("then"):
         raise syntax_error(text, tokens[len(words) - 1 - words[::-1].index("when")])
 
 
-TYPES: Final = frozenset(
+TYPE_WORDS: Final = frozenset(
     [
         "int",
         "integer",
@@ -219,10 +221,10 @@ TYPES: Final = frozenset(
         "interval",
     ]
 )
-VALUES: Final = frozenset(
+OPERAND_TOKENS: Final = frozenset(
     (TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN)
 )
-WORDS: Final = RESERVED | NO_BARE_LABEL
+SUSPECT_NAMES: Final = RESERVED | NO_BARE_LABEL
 
 
 def _lacks_condition(join: exp.Expr) -> bool:
@@ -231,7 +233,7 @@ def _lacks_condition(join: exp.Expr) -> bool:
     return bool(plain) and part("on") is None and not part("using")
 
 
-def _starts(node: exp.Expr, text: str, sign: str) -> bool:
+def _starts_with(node: exp.Expr, text: str, sign: str) -> bool:
     start = node.meta.get("start")
     return start is not None and text[start] == sign
 
@@ -240,19 +242,19 @@ def _check_node(node: exp.Expr, tokens: Sequence[Token], places: Mapping[int, in
     match node:
         case exp.Identifier():
             index = places.get(node.meta.get("start", -1), -1)
-            if index >= 0 and not _may_name(node, tokens, index, text):
+            if index >= 0 and not _is_valid_name(node, tokens, index, text):
                 raise syntax_error(text, tokens[index])
         case exp.CTE():
             index = places.get(node.args["alias"].this.meta.get("start", -1), -1)
-            if index >= 0 and (token := _behind_columns(tokens, index + 1)).text.lower() != "as":
+            if index >= 0 and (token := _token_after_columns(tokens, index + 1)).text.lower() != "as":
                 raise syntax_error(text, token)
         case exp.TableAlias(columns=[exp.Identifier() as first, *_]):
             index = places.get(first.meta.get("start", -1), 0)
             raise syntax_error(text, tokens[max(0, index - 1)])
 
 
-def _behind_columns(tokens: Sequence[Token], index: int) -> Token:
-    """The token at the place, or behind the brackets that begin there."""
+def _token_after_columns(tokens: Sequence[Token], index: int) -> Token:
+    """Return the token at the index, or the token after the parentheses that begin there."""
     depth = 0
     for token in tokens[index:]:
         depth += (token.text == "(") - (token.text == ")")
@@ -261,57 +263,57 @@ def _behind_columns(tokens: Sequence[Token], index: int) -> Token:
     return tokens[-1]
 
 
-def _may_name(node: exp.Identifier, tokens: Sequence[Token], index: int, text: str) -> bool:
-    """Whether an identifier is a word that can name what it names."""
+def _is_valid_name(node: exp.Identifier, tokens: Sequence[Token], index: int, text: str) -> bool:
+    """Return whether an identifier can be a name where it stands."""
     match text[tokens[index].start]:
         case '"':
             return True
         case "'":
             return not isinstance(node.parent, exp.Alias | exp.TableAlias)
-    word, before = node.name.lower(), tokens[index - 1].text.lower() if index else ""
-    if before == ".":
+    word, previous = node.name.lower(), tokens[index - 1].text.lower() if index else ""
+    if previous == ".":
         return True
     parent = node.parent
     if isinstance(parent, exp.Alias) and parent.args.get("alias") is node:
-        return before == "as" or word not in NO_BARE_LABEL
+        return previous == "as" or word not in NO_BARE_LABEL
     return word not in RESERVED
 
 
-TOLD: Final = TYPES | {"update", "nothing", "cross", "null", "insert"}
-"""Words that tell of something that is not where it belongs."""
+SUSPECT_WORDS: Final = TYPE_WORDS | {"update", "nothing", "cross", "null", "insert"}
+"""Words that can reveal a misplaced keyword."""
 
 
-def _is_amiss(tokens: Sequence[Token], words: Sequence[str], index: int) -> bool:
-    """Whether a word is not where it belongs, which the parser does not mind."""
-    word, before = words[index], words[index - 1] if index else ""
+def _is_misplaced(tokens: Sequence[Token], words: Sequence[str], index: int) -> bool:
+    """Return whether a word is misplaced and sqlglot's parser accepts it."""
+    word, previous = words[index], words[index - 1] if index else ""
     match word:
-        case "update" | "nothing" if before not in ("do", "for"):
+        case "update" | "nothing" if previous not in ("do", "for"):
             return _follows_conflict(words, index)
-        case "cross" if before == "natural":
+        case "cross" if previous == "natural":
             return True
-        case "null" if before == "not" and index > 1 and words[0] not in ("create", "alter"):
-            return tokens[index - 2].token_type in VALUES
-        case "," | ")" if before in ("(", ")") and (place := _opening(words, index - 1)) > 1:
+        case "null" if previous == "not" and index > 1 and words[0] not in ("create", "alter"):
+            return tokens[index - 2].token_type in OPERAND_TOKENS
+        case "," | ")" if previous in ("(", ")") and (place := _opening_index(words, index - 1)) > 1:
             on = words[place - 2 : place] == ["distinct", "on"]
             return on and (word == "," or place == index - 1)
         case _ if tokens[index].token_type is TokenType.NUMBER:
-            return before in TYPES
+            return previous in TYPE_WORDS
         case _:
-            return before == "insert" and index == 1 and word not in ("into", "or", "overwrite")
+            return previous == "insert" and index == 1 and word not in ("into", "or", "overwrite")
 
 
 def _follows_conflict(words: Sequence[str], index: int) -> bool:
-    """Whether a word stands behind ON CONFLICT, in the same brackets."""
+    """Return whether a word follows ON CONFLICT in the same parentheses."""
     place = index - 1
     while place > 0 and words[place] not in ("(", ";"):
         if words[place - 1 : place + 1] == ["on", "conflict"]:
             return True
-        place = (_opening(words, place) if words[place] == ")" else place) - 1
+        place = (_opening_index(words, place) if words[place] == ")" else place) - 1
     return False
 
 
-def _opening(words: Sequence[str], index: int) -> int:
-    """The place of the bracket that the one at the place closes, or is."""
+def _opening_index(words: Sequence[str], index: int) -> int:
+    """Return the index of the parenthesis that the one at ``index`` closes."""
     depth = 0
     for place in range(index, -1, -1):
         depth += (words[place] == ")") - (words[place] == "(")

@@ -1,4 +1,4 @@
-"""CREATE TABLE and CREATE VIEW.
+"""CREATE TABLE, VIEW and SEQUENCE.
 
 The clauses shared with ALTER are here too: columns, constraints, partitions and sequence options.
 """
@@ -30,9 +30,9 @@ from kpg.compiler.sql.parse.tokenizer import tokenize
 from kpg.runtime import types as t
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.runtime.types import ColumnDef, Schema, Type
-from kpg.runtime.unsupported_features import unsupported_syntax
+from kpg.runtime.unsupported_features import unsupported_syntax_error
 
-ACTIONS: Final = ("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
+REFERENTIAL_ACTIONS: Final = ("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
 
 MODIFIERS: Final = (
     "OR",
@@ -45,177 +45,182 @@ MODIFIERS: Final = (
     "RECURSIVE",
     "MATERIALIZED",
 )
-"""What may stand between CREATE and what it makes."""
+"""Words between CREATE and the kind of object."""
 
 
-def column_constraint(reader: Reader, column: str, named: str) -> Constraint:
-    """A constraint of one column."""
-    if reader.take("PRIMARY", "KEY"):
-        found: Constraint = _with_options(reader, Unique(named, (column,), primary=True))
-    elif reader.take("UNIQUE"):
-        found = _with_options(reader, Unique(named, (column,), nulls_distinct=_nulls_distinct(reader)))
-    elif reader.take("REFERENCES"):
-        found = _references(reader, named, (column,))
+def parse_column_constraint(reader: Reader, column: str, name: str) -> Constraint:
+    """Parse a constraint of one column."""
+    if reader.accept("PRIMARY", "KEY"):
+        found: Constraint = _parse_key_options(reader, Unique(name, (column,), primary=True))
+    elif reader.accept("UNIQUE"):
+        found = _parse_key_options(
+            reader, Unique(name, (column,), nulls_distinct=_parse_nulls_distinct(reader))
+        )
+    elif reader.accept("REFERENCES"):
+        found = _parse_references(reader, name, (column,))
     elif reader.at("DEFERRABLE") or reader.at("INITIALLY"):
-        reader.unexpected("a constraint before DEFERRABLE")
+        reader.fail_unexpected("a constraint before DEFERRABLE")
     else:
-        reader.unexpected()
+        reader.fail_unexpected()
     return found
 
 
-def table_constraint(reader: Reader, name: str = "") -> Constraint:
-    """A constraint of a table."""
-    if reader.take("CONSTRAINT"):
+def parse_table_constraint(reader: Reader, name: str = "") -> Constraint:
+    """Parse a constraint of a table."""
+    if reader.accept("CONSTRAINT"):
         name = reader.name()
-    if reader.take("CHECK"):
-        check = Check(name, reader.enclosed())
-        reader.take("NO", "INHERIT")
-        _deferral(reader, "CHECK")
+    if reader.accept("CHECK"):
+        check = Check(name, reader.parenthesized_text())
+        reader.accept("NO", "INHERIT")
+        _parse_deferral(reader, "CHECK")
         return check
-    if reader.take("FOREIGN", "KEY"):
+    if reader.accept("FOREIGN", "KEY"):
         columns = reader.names()
-        reader.need("REFERENCES")
-        return _references(reader, name, columns)
+        reader.expect("REFERENCES")
+        return _parse_references(reader, name, columns)
     if reader.at("EXCLUDE"):
-        raise unsupported_syntax("EXCLUDE", reader.here())
-    if reader.take("PRIMARY", "KEY"):
-        found = Unique(name, _columns(reader), primary=True)
-    elif reader.take("UNIQUE"):
-        distinct = _nulls_distinct(reader)
-        found = Unique(name, _columns(reader), nulls_distinct=distinct)
+        raise unsupported_syntax_error("EXCLUDE", reader.here())
+    if reader.accept("PRIMARY", "KEY"):
+        found = Unique(name, _parse_key_columns(reader), primary=True)
+    elif reader.accept("UNIQUE"):
+        distinct = _parse_nulls_distinct(reader)
+        found = Unique(name, _parse_key_columns(reader), nulls_distinct=distinct)
     else:
-        reader.unexpected("a constraint")
-    return _with_options(reader, found)
+        reader.fail_unexpected("a constraint")
+    return _parse_key_options(reader, found)
 
 
-def _columns(reader: Reader) -> tuple[str, ...]:
-    place = reader.place
+def _parse_key_columns(reader: Reader) -> tuple[str, ...]:
+    place = reader.position
     names = reader.names() if not reader.at("USING") else reader.refuse("a constraint USING INDEX")
     if len({name.lower() for name in names}) < len(names):
-        reader.skip(place - reader.place)
-        reader.wrong("a column is named twice in a key")
+        reader.skip(place - reader.position)
+        reader.fail("a column is named twice in a key")
     return names
 
 
-def _nulls_distinct(reader: Reader) -> bool:
-    if reader.take("NULLS", "NOT", "DISTINCT"):
+def _parse_nulls_distinct(reader: Reader) -> bool:
+    if reader.accept("NULLS", "NOT", "DISTINCT"):
         return False
-    reader.take("NULLS", "DISTINCT")
+    reader.accept("NULLS", "DISTINCT")
     return True
 
 
-def _with_options(reader: Reader, key: Unique) -> Unique:
-    """UNIQUE or PRIMARY KEY with its INCLUDE, behind which storage parameters and deferral may stand."""
-    if reader.take("INCLUDE"):
+def _parse_key_options(reader: Reader, key: Unique) -> Unique:
+    """Parse INCLUDE, storage parameters and deferral of a key."""
+    if reader.accept("INCLUDE"):
         key = replace(key, included=reader.names())
-    if reader.take("WITH"):
-        storage_parameters.parameters(reader, storage_parameters.INDEX)
-    if reader.take("USING", "INDEX", "TABLESPACE"):
-        storage_parameters.tablespace(reader)
-    _, deferred = _deferral(reader, "")
+    if reader.accept("WITH"):
+        storage_parameters.parse_storage_parameters(reader, storage_parameters.INDEX_PARAMETERS)
+    if reader.accept("USING", "INDEX", "TABLESPACE"):
+        storage_parameters.parse_tablespace(reader)
+    _, deferred = _parse_deferral(reader, "")
     if deferred:
         reader.skip(-1)
         reader.refuse("a key that is INITIALLY DEFERRED", "keys are checked at the end of each statement")
     return key
 
 
-def _deferral(reader: Reader, refused: str) -> tuple[bool, bool]:
-    """DEFERRABLE and INITIALLY, in any order; whether it can be, and is, deferred."""
+def _parse_deferral(reader: Reader, non_deferrable: str) -> tuple[bool, bool]:
+    """Parse DEFERRABLE and INITIALLY in any order; return whether it is deferrable and initially deferred.
+
+    ``non_deferrable`` names a kind of constraint that cannot be deferrable; "" for others.
+    """
     deferrable = deferred = False
     while True:
-        if reader.take("NOT", "DEFERRABLE"):
+        if reader.accept("NOT", "DEFERRABLE"):
             continue
-        if reader.take("DEFERRABLE"):
+        if reader.accept("DEFERRABLE"):
             deferrable = True
-        elif reader.take("INITIALLY", "DEFERRED"):
+        elif reader.accept("INITIALLY", "DEFERRED"):
             deferrable = deferred = True
-        elif not reader.take("INITIALLY", "IMMEDIATE"):
+        elif not reader.accept("INITIALLY", "IMMEDIATE"):
             break
-    if refused and deferrable:
+    if non_deferrable and deferrable:
         reader.skip(-1)
-        reader.wrong(f"{refused} constraints cannot be deferrable")
+        reader.fail(f"{non_deferrable} constraints cannot be deferrable")
     return deferrable, deferred
 
 
-def _references(reader: Reader, name: str, columns: tuple[str, ...]) -> ForeignKey:
+def _parse_references(reader: Reader, name: str, columns: tuple[str, ...]) -> ForeignKey:
     target = reader.relation()
     targets = reader.names() if reader.at("(") else ()
     if targets and len(targets) != len(columns):
-        reader.wrong(f"a foreign key of {len(columns)} columns refers to {len(targets)}")
+        reader.fail(f"a foreign key of {len(columns)} columns refers to {len(targets)}")
     found = ForeignKey(name, columns, target, targets)
     while True:
-        if reader.take("MATCH"):
-            kind = reader.choice("SIMPLE", "FULL", "PARTIAL")
+        if reader.accept("MATCH"):
+            kind = reader.expect_one_of("SIMPLE", "FULL", "PARTIAL")
             if kind == "PARTIAL":
                 reader.skip(-1)
                 reader.refuse("MATCH PARTIAL")
             found = replace(found, match=kind)
-        elif reader.take("ON", "DELETE"):
-            action = reader.choice(*ACTIONS)
-            chosen = reader.names() if action.startswith("SET") and reader.at("(") else ()
-            found = replace(found, on_delete=action, set_columns=chosen)
-        elif reader.take("ON", "UPDATE"):
-            found = replace(found, on_update=reader.choice(*ACTIONS))
+        elif reader.accept("ON", "DELETE"):
+            action = reader.expect_one_of(*REFERENTIAL_ACTIONS)
+            set_columns = reader.names() if action.startswith("SET") and reader.at("(") else ()
+            found = replace(found, on_delete=action, set_columns=set_columns)
+        elif reader.accept("ON", "UPDATE"):
+            found = replace(found, on_update=reader.expect_one_of(*REFERENTIAL_ACTIONS))
         else:
             break
-    deferrable, deferred = _deferral(reader, "")
+    deferrable, deferred = _parse_deferral(reader, "")
     return replace(found, deferrable=deferrable, deferred=deferred)
 
 
-def partition_by(reader: Reader, name: str) -> Partitioned | None:
-    """PARTITION BY kind (keys), if that comes next."""
-    if not reader.take("PARTITION", "BY"):
+def parse_partition_by(reader: Reader, name: str) -> Partitioned | None:
+    """Parse PARTITION BY kind (keys); None if it does not come next."""
+    if not reader.accept("PARTITION", "BY"):
         return None
-    kind = reader.choice("RANGE", "LIST", "HASH")
-    reader.need("(")
-    keys = [_key(reader)]
-    while reader.take(","):
-        keys.append(_key(reader))
-    reader.need(")")
+    kind = reader.expect_one_of("RANGE", "LIST", "HASH")
+    reader.expect("(")
+    keys = [_parse_partition_key(reader)]
+    while reader.accept(","):
+        keys.append(_parse_partition_key(reader))
+    reader.expect(")")
     return Partitioned(name, kind, tuple(keys))
 
 
-def _key(reader: Reader) -> str:
+def _parse_partition_key(reader: Reader) -> str:
     text = reader.value()
-    if reader.take("COLLATE"):
+    if reader.accept("COLLATE"):
         reader.name()
     if not reader.at(",") and not reader.at(")"):
         reader.name()
     return text
 
 
-def bound_of(reader: Reader, parent: str) -> Bound:
-    """FOR VALUES ..., or DEFAULT."""
-    if reader.take("DEFAULT"):
+def parse_partition_bound(reader: Reader, parent: str) -> Bound:
+    """Parse FOR VALUES ... or DEFAULT."""
+    if reader.accept("DEFAULT"):
         return Bound(parent, "DEFAULT", ())
-    reader.need("FOR", "VALUES")
-    if reader.take("IN"):
-        return Bound(parent, "IN", (_values(reader),))
-    if reader.take("FROM"):
-        low = _values(reader)
-        reader.need("TO")
-        return Bound(parent, "FROM", (low, _values(reader)))
-    reader.need("WITH")
-    reader.need("(", "MODULUS")
+    reader.expect("FOR", "VALUES")
+    if reader.accept("IN"):
+        return Bound(parent, "IN", (_parse_bound_values(reader),))
+    if reader.accept("FROM"):
+        low = _parse_bound_values(reader)
+        reader.expect("TO")
+        return Bound(parent, "FROM", (low, _parse_bound_values(reader)))
+    reader.expect("WITH")
+    reader.expect("(", "MODULUS")
     modulus = str(reader.number())
-    reader.need(",", "REMAINDER")
+    reader.expect(",", "REMAINDER")
     remainder = str(reader.number())
-    reader.need(")")
+    reader.expect(")")
     return Bound(parent, "WITH", ((modulus,), (remainder,)))
 
 
-def _values(reader: Reader) -> tuple[str, ...]:
-    reader.need("(")
+def _parse_bound_values(reader: Reader) -> tuple[str, ...]:
+    reader.expect("(")
     found = [reader.value()]
-    while reader.take(","):
+    while reader.accept(","):
         found.append(reader.value())
-    reader.need(")")
+    reader.expect(")")
     return tuple(found)
 
 
-MOST: Final = {"smallint": 2**15 - 1, "integer": 2**31 - 1, "bigint": 2**63 - 1}
-TYPES: Final = {"int2": "smallint", "int": "integer", "int4": "integer", "int8": "bigint"}
-NUMBERS: Final = {
+MAX_VALUES: Final = {"smallint": 2**15 - 1, "integer": 2**31 - 1, "bigint": 2**63 - 1}
+TYPE_ALIASES: Final = {"int2": "smallint", "int": "integer", "int4": "integer", "int8": "bigint"}
+NUMBER_OPTIONS: Final = {
     "INCREMENT BY": "increment",
     "INCREMENT": "increment",
     "START WITH": "start",
@@ -225,7 +230,7 @@ NUMBERS: Final = {
     "MAXVALUE": "most",
     "CACHE": "cache",
 }
-FLAGS: Final = {
+FLAG_OPTIONS: Final = {
     "NO MINVALUE": ("least", None),
     "NO MAXVALUE": ("most", None),
     "NO CYCLE": ("cycle", False),
@@ -233,107 +238,112 @@ FLAGS: Final = {
 }
 
 
-def options(reader: Reader) -> Options:
-    """Options of a sequence, up to something else."""
+def parse_sequence_options(reader: Reader) -> Options:
+    """Parse options of a sequence as long as one comes next."""
     found: list[tuple[str, Any]] = []
-    while not reader.done and (one := _option(reader)) is not None:
-        found.append(one)
+    while not reader.at_end and (option := _parse_sequence_option(reader)) is not None:
+        found.append(option)
     return tuple(found)
 
 
-def _option(reader: Reader) -> tuple[str, Any] | None:
-    for words, (name, value) in FLAGS.items():
-        if reader.take(*words.split()):
+def _parse_sequence_option(reader: Reader) -> tuple[str, Any] | None:
+    for words, (name, value) in FLAG_OPTIONS.items():
+        if reader.accept(*words.split()):
             return name, value
-    for words, name in NUMBERS.items():
-        if reader.take(*words.split()):
+    for words, name in NUMBER_OPTIONS.items():
+        if reader.accept(*words.split()):
             return name, reader.number()
-    if reader.take("RESTART"):
-        at_number = not reader.done and reader.tokens[reader.place].text.lstrip("-").isdigit()
+    if reader.accept("RESTART"):
+        at_number = not reader.at_end and reader.tokens[reader.position].text.lstrip("-").isdigit()
         return "restart", reader.number() if at_number or reader.at("-") else None
-    if reader.take("AS"):
+    if reader.accept("AS"):
         word = reader.name().lower()
-        if TYPES.get(word, word) not in MOST:
-            reader.wrong("a sequence is of type smallint, integer or bigint")
-        return "type", TYPES.get(word, word)
-    if reader.take("SEQUENCE", "NAME"):
+        if TYPE_ALIASES.get(word, word) not in MAX_VALUES:
+            reader.fail("a sequence is of type smallint, integer or bigint")
+        return "type", TYPE_ALIASES.get(word, word)
+    if reader.accept("SEQUENCE", "NAME"):
         return "name", reader.relation().removeprefix("public.")
-    if reader.take("OWNED", "BY"):
-        return "owner", _owner(reader)
-    if reader.take("SET"):
-        return _option(reader)
+    if reader.accept("OWNED", "BY"):
+        return "owner", _parse_owned_by(reader)
+    if reader.accept("SET"):
+        return _parse_sequence_option(reader)
     return None
 
 
-def _owner(reader: Reader) -> tuple[str, str] | None:
+def _parse_owned_by(reader: Reader) -> tuple[str, str] | None:
     parts = [reader.name()]
-    while reader.take("."):
+    while reader.accept("."):
         parts.append(reader.name())
     if len(parts) == 1 and parts[0].lower() != "none":
-        reader.wrong("OWNED BY takes table.column, or NONE")
+        reader.fail("OWNED BY takes table.column, or NONE")
     return None if len(parts) == 1 else (".".join(parts[:-1]), parts[-1])
 
 
-def settled(old: Sequence, given: Options, span: Span | None, *, new: bool) -> Sequence:
-    """A sequence with options, and with the bounds that go with its type and direction."""
-    options = dict(given)
+def apply_sequence_options(old: Sequence, option_list: Options, span: Span | None, *, new: bool) -> Sequence:
+    """Return a sequence with options applied, and with the bounds of its type and direction.
 
-    def wrong(message: str) -> ProgrammingError:
+    ``new``: unspecified bounds and start are defaults, not those of ``old``. ProgrammingError for
+    options that contradict each other.
+    """
+    options = dict(option_list)
+
+    def error(message: str) -> ProgrammingError:
         return ProgrammingError(message, span=span)
 
     kind: Any = options.get("type", old.type)
     increment: Any = options.get("increment", old.increment)
     cache: Any = options.get("cache", 1)
     if cache < 1:
-        raise wrong(f"CACHE ({cache}) must be greater than zero")
+        raise error(f"CACHE ({cache}) must be greater than zero")
     if not increment:
-        raise wrong("INCREMENT must not be zero")
-    most = MOST[kind]
+        raise error("INCREMENT must not be zero")
+    most = MAX_VALUES[kind]
     bounds = (1, most) if increment > 0 else (-most - 1, -1)
     low: Any = options.get("least", None if new else old.least)
     high: Any = options.get("most", None if new or kind != old.type else old.most)
     low = bounds[0] if low is None else low
     high = bounds[1] if high is None else high
     if low >= high:
-        raise wrong(f"MINVALUE {low} must be less than MAXVALUE {high}")
+        raise error(f"MINVALUE {low} must be less than MAXVALUE {high}")
     start: Any = options.get("start", (low if increment > 0 else high) if new else old.start)
     if not low <= start <= high:
-        raise wrong(f"START value {start} is not between MINVALUE {low} and MAXVALUE {high}")
+        raise error(f"START value {start} is not between MINVALUE {low} and MAXVALUE {high}")
     name: Any = options.get("name", old.name)
     cycle, owner = bool(options.get("cycle", old.cycle)), options.get("owner", old.owner)
     return Sequence(name, start, increment, low, high, cycle, kind, owner)  # type: ignore[arg-type]
 
 
-def created(name: str, given: Options, type_: str, span: Span | None) -> Sequence:
-    """A new sequence."""
-    fresh = Sequence(name, most=MOST[type_], type=type_)
-    return replace(settled(fresh, given, span, new=True), name=dict(given).get("name", name))  # type: ignore[arg-type]
+def make_sequence(name: str, option_list: Options, type_: str, span: Span | None) -> Sequence:
+    """Return a new sequence."""
+    initial = Sequence(name, most=MAX_VALUES[type_], type=type_)
+    made_name: Any = dict(option_list).get("name", name)
+    return replace(apply_sequence_options(initial, option_list, span, new=True), name=made_name)
 
 
-def create_sequence(reader: Reader, *, temporary: bool) -> CreateSequence:
-    """What follows CREATE SEQUENCE."""
-    exists = reader.take("IF", "NOT", "EXISTS")
+def parse_create_sequence(reader: Reader, *, temporary: bool) -> CreateSequence:
+    """Parse the rest of CREATE SEQUENCE."""
+    exists = reader.accept("IF", "NOT", "EXISTS")
     name = reader.relation()
-    found = CreateSequence(name, options(reader), exists, temporary, reader.span)
-    reader.end()
-    created(name, found.options, "bigint", reader.span)
+    found = CreateSequence(name, parse_sequence_options(reader), exists, temporary, reader.span)
+    reader.expect_end()
+    make_sequence(name, found.options, "bigint", reader.span)
     return found
 
 
-def alter_sequence(reader: Reader) -> AlterSequence:
-    """What follows ALTER SEQUENCE."""
-    exists = reader.take("IF", "EXISTS")
+def parse_alter_sequence(reader: Reader) -> AlterSequence:
+    """Parse the rest of ALTER SEQUENCE."""
+    exists = reader.accept("IF", "EXISTS")
     name = reader.relation()
     rename = ""
-    given: Options = ()
-    if reader.take("RENAME", "TO"):
+    sequence_options: Options = ()
+    if reader.accept("RENAME", "TO"):
         rename = reader.name()
-    elif reader.take("OWNER", "TO"):
+    elif reader.accept("OWNER", "TO"):
         reader.name()
     else:
-        given = options(reader)
-    reader.end()
-    return AlterSequence(name, given, exists, rename, reader.span)
+        sequence_options = parse_sequence_options(reader)
+    reader.expect_end()
+    return AlterSequence(name, sequence_options, exists, rename, reader.span)
 
 
 SERIALS: Final = {
@@ -341,10 +351,10 @@ SERIALS: Final = {
     **dict.fromkeys(("serial", "serial4"), (t.INTEGER, "integer")),
     **dict.fromkeys(("bigserial", "serial8"), (t.BIGINT, "bigint")),
 }
-SEQUENCES: Final = {t.SMALLINT: "smallint", t.INTEGER: "integer", t.BIGINT: "bigint"}
-BY_CODE_POINT: Final = ("c", "posix", "ucs_basic", "c.utf-8")
-IN_ORDER: Final = 'texts are compared by code point, as by COLLATE "C"'
-LIKE_PARTS: Final = (
+SEQUENCE_TYPES: Final = {t.SMALLINT: "smallint", t.INTEGER: "integer", t.BIGINT: "bigint"}
+CODE_POINT_COLLATIONS: Final = ("c", "posix", "ucs_basic", "c.utf-8")
+COLLATION_HINT: Final = 'texts are compared by code point, as by COLLATE "C"'
+LIKE_OPTIONS: Final = (
     "DEFAULTS",
     "CONSTRAINTS",
     "IDENTITY",
@@ -354,11 +364,19 @@ LIKE_PARTS: Final = (
     "STATISTICS",
     "STORAGE",
 )
-TABLE_PARTS: Final = ("CONSTRAINT", "CHECK", "UNIQUE", "PRIMARY KEY", "FOREIGN KEY", "EXCLUDE", "LIKE")
+TABLE_ELEMENT_KEYWORDS: Final = (
+    "CONSTRAINT",
+    "CHECK",
+    "UNIQUE",
+    "PRIMARY KEY",
+    "FOREIGN KEY",
+    "EXCLUDE",
+    "LIKE",
+)
 
 
-class Parts:
-    """What has been read of a table's definition."""
+class TableElements:
+    """Elements of a table's definition that have been parsed."""
 
     def __init__(self) -> None:
         self.columns: list[ColumnDef] = []
@@ -370,82 +388,82 @@ class Parts:
         self.likes: list[ast.Like] = []
 
 
-def elements(reader: Reader) -> Parts:
-    """What stands between the parentheses of CREATE TABLE."""
-    parts = Parts()
-    reader.need("(")
-    if reader.take(")"):
+def parse_table_elements(reader: Reader) -> TableElements:
+    """Parse the parenthesized list of CREATE TABLE."""
+    parts = TableElements()
+    reader.expect("(")
+    if reader.accept(")"):
         return parts
     while True:
-        if reader.take("LIKE"):
-            parts.likes.append(_like(reader, len(parts.columns)))
-        elif any(reader.at(*words.split()) for words in TABLE_PARTS):
-            parts.constraints.append(table_constraint(reader))
+        if reader.accept("LIKE"):
+            parts.likes.append(_parse_like(reader, len(parts.columns)))
+        elif any(reader.at(*words.split()) for words in TABLE_ELEMENT_KEYWORDS):
+            parts.constraints.append(parse_table_constraint(reader))
         else:
-            column(reader, parts)
-        if not reader.take(","):
+            parse_column(reader, parts)
+        if not reader.accept(","):
             break
-    reader.need(")")
+    reader.expect(")")
     return parts
 
 
-def _like(reader: Reader, place: int) -> ast.Like:
+def _parse_like(reader: Reader, place: int) -> ast.Like:
     relation = reader.relation()
     including: set[str] = set()
     while True:
-        if reader.take("INCLUDING", "ALL"):
-            including.update(LIKE_PARTS)
-        elif reader.take("EXCLUDING", "ALL"):
+        if reader.accept("INCLUDING", "ALL"):
+            including.update(LIKE_OPTIONS)
+        elif reader.accept("EXCLUDING", "ALL"):
             including.clear()
-        elif reader.take("INCLUDING"):
-            including.add(reader.choice(*LIKE_PARTS))
-        elif reader.take("EXCLUDING"):
-            including.discard(reader.choice(*LIKE_PARTS))
+        elif reader.accept("INCLUDING"):
+            including.add(reader.expect_one_of(*LIKE_OPTIONS))
+        elif reader.accept("EXCLUDING"):
+            including.discard(reader.expect_one_of(*LIKE_OPTIONS))
         else:
             return ast.Like(relation, place, frozenset(including))
 
 
-def column(reader: Reader, parts: Parts) -> None:
-    """One column: its name, type and constraints."""
+def parse_column(reader: Reader, parts: TableElements) -> None:
+    """Parse a column definition: name, type and constraints."""
     place, name = reader.here(), reader.name()
     if name.lower() in parts.names:
         reader.skip(-1)
-        reader.wrong(f'column "{name}" is defined twice')
-    if reader.done or reader.at(",") or reader.at(")"):
-        raise _no_type(name, place)
+        reader.fail(f'column "{name}" is defined twice')
+    if reader.at_end or reader.at(",") or reader.at(")"):
+        raise _missing_type_error(name, place)
     serial = None
-    if not reader.done and (word := reader.tokens[reader.place].text.lower()) in SERIALS:
+    if not reader.at_end and (word := reader.tokens[reader.position].text.lower()) in SERIALS:
         reader.skip(1)
         serial = SERIALS[word]
     type_ = serial[0] if serial else reader.type()
     digits = None if serial else reader.digits
-    behind = _Column(reader, name, type_, parts)
+    clauses = _ColumnClauses(reader, name, type_, parts)
     if serial:
-        parts.sequences.append((name, created("", (), serial[1], reader.span)))
-        behind.nullable = False
-    behind.read()
-    parts.columns.append(ColumnDef(name, type_, behind.nullable))
+        parts.sequences.append((name, make_sequence("", (), serial[1], reader.span)))
+        clauses.nullable = False
+    clauses.parse()
+    parts.columns.append(ColumnDef(name, type_, clauses.nullable))
     parts.names.add(name.lower())
-    parts.rules.append(behind.rule if digits is None else replace(behind.rule, digits=digits))
+    parts.rules.append(clauses.rule if digits is None else replace(clauses.rule, digits=digits))
 
 
-def _no_type(name: str, place: object) -> Exception:
+def _missing_type_error(name: str, place: object) -> Exception:
 
     assert isinstance(place, Span)
     return ProgrammingError(f'column "{name}" has no type', span=place)
 
 
-def collation(reader: Reader) -> None:
-    """A collation by name; only those that compare by code point, as kpg does."""
-    if reader.done or reader.tokens[reader.place].text.lower() not in BY_CODE_POINT:
-        reader.refuse("COLLATE", IN_ORDER)
+def parse_collation(reader: Reader) -> None:
+    """Parse a collation; only those that compare by code point are supported."""
+    if reader.at_end or reader.tokens[reader.position].text.lower() not in CODE_POINT_COLLATIONS:
+        reader.refuse("COLLATE", COLLATION_HINT)
     reader.skip(1)
 
 
-class _Column:
-    """What stands behind a column's type."""
+class _ColumnClauses:
+    """Parser of the clauses after a column's type."""
 
-    def __init__(self, reader: Reader, name: str, type_: Type, parts: Parts) -> None:
+    def __init__(self, reader: Reader, name: str, type_: Type, parts: TableElements) -> None:
         self.reader = reader
         self.name = name
         self.type = type_
@@ -453,176 +471,180 @@ class _Column:
         self.nullable = True
         self.rule = Rule()
 
-    def read(self) -> None:
+    def parse(self) -> None:
         reader = self.reader
-        while not (reader.done or reader.at(",") or reader.at(")")):
-            named = reader.name() if reader.take("CONSTRAINT") else ""
-            if reader.take("NOT", "NULL"):
+        while not (reader.at_end or reader.at(",") or reader.at(")")):
+            constraint_name = reader.name() if reader.accept("CONSTRAINT") else ""
+            if reader.accept("NOT", "NULL"):
                 self.nullable = False
-                reader.take("NO", "INHERIT")
-            elif reader.take("NULL"):
+                reader.accept("NO", "INHERIT")
+            elif reader.accept("NULL"):
                 self.nullable = True
-            elif reader.take("DEFAULT"):
-                self._once(self.rule.default, "DEFAULT")
+            elif reader.accept("DEFAULT"):
+                self._refuse_second(self.rule.default, "DEFAULT")
                 self.rule = replace(self.rule, default=reader.value())
-            elif reader.take("GENERATED"):
-                self._generated()
+            elif reader.accept("GENERATED"):
+                self._parse_generated()
             elif reader.at("CHECK"):
-                check = table_constraint(reader, named)
+                check = parse_table_constraint(reader, constraint_name)
                 assert isinstance(check, Check)
                 self.parts.constraints.append(replace(check, column=self.name))
-            elif reader.take("COLLATE"):
-                collation(reader)
-            elif reader.take("AUTOINCREMENT") or reader.take("AUTO_INCREMENT"):
-                self._identity("BY DEFAULT")
-            elif reader.take("STORAGE"):
-                storage_parameters.storage(reader)
-            elif reader.take("COMPRESSION"):
-                storage_parameters.compression(reader)
+            elif reader.accept("COLLATE"):
+                parse_collation(reader)
+            elif reader.accept("AUTOINCREMENT") or reader.accept("AUTO_INCREMENT"):
+                self._add_identity("BY DEFAULT")
+            elif reader.accept("STORAGE"):
+                storage_parameters.parse_storage(reader)
+            elif reader.accept("COMPRESSION"):
+                storage_parameters.parse_compression(reader)
             else:
-                self.parts.constraints.append(column_constraint(reader, self.name, named))
+                self.parts.constraints.append(parse_column_constraint(reader, self.name, constraint_name))
 
-    def _once(self, before: str, what: str) -> None:
-        if before:
-            self.reader.wrong(f'column "{self.name}" has two of {what}')
+    def _refuse_second(self, earlier: str, clause: str) -> None:
+        if earlier:
+            self.reader.fail(f'column "{self.name}" has two clauses {clause}')
 
-    def _generated(self) -> None:
+    def _parse_generated(self) -> None:
         reader = self.reader
-        kind = reader.choice("ALWAYS", "BY DEFAULT")
-        reader.need("AS")
-        if not reader.take("IDENTITY"):
+        kind = reader.expect_one_of("ALWAYS", "BY DEFAULT")
+        reader.expect("AS")
+        if not reader.accept("IDENTITY"):
             if kind != "ALWAYS":
-                reader.unexpected("IDENTITY")
-            self.rule = replace(self.rule, generated=reader.enclosed())
-            if reader.take("VIRTUAL"):
+                reader.fail_unexpected("IDENTITY")
+            self.rule = replace(self.rule, generated=reader.parenthesized_text())
+            if reader.accept("VIRTUAL"):
                 reader.skip(-1)
                 reader.refuse("a VIRTUAL generated column", "write STORED")
-            reader.need("STORED")
+            reader.expect("STORED")
             return
-        self._identity(kind)
+        self._add_identity(kind)
 
-    def _identity(self, kind: str) -> None:
+    def _add_identity(self, kind: str) -> None:
         reader = self.reader
-        if self.type not in SEQUENCES:
-            reader.wrong(f'identity column "{self.name}" must be smallint, integer or bigint')
-        given: Options = ()
-        if reader.take("("):
-            given = options(reader)
-            reader.need(")")
-        self.parts.sequences.append((self.name, created("", given, SEQUENCES[self.type], reader.span)))
+        if self.type not in SEQUENCE_TYPES:
+            reader.fail(f'identity column "{self.name}" must be smallint, integer or bigint')
+        sequence_options: Options = ()
+        if reader.accept("("):
+            sequence_options = parse_sequence_options(reader)
+            reader.expect(")")
+        self.parts.sequences.append(
+            (self.name, make_sequence("", sequence_options, SEQUENCE_TYPES[self.type], reader.span))
+        )
         self.rule = replace(self.rule, identity=kind)
         self.nullable = False
 
 
-def create_table(reader: Reader, *, temporary: bool) -> ast.CreateTable | ast.CreateTableAs | Execute:
-    """What follows CREATE TABLE."""
-    exists = reader.take("IF", "NOT", "EXISTS")
+def parse_create_table(reader: Reader, *, temporary: bool) -> ast.CreateTable | ast.CreateTableAs | Execute:
+    """Parse the rest of CREATE TABLE."""
+    exists = reader.accept("IF", "NOT", "EXISTS")
     name = reader.relation()
-    if reader.take("PARTITION", "OF"):
-        return _partition(reader, name, exists)
+    if reader.accept("PARTITION", "OF"):
+        return _parse_partition_of(reader, name, exists)
     if reader.at("OF"):
         reader.refuse("a typed table")
-    if reader.at("AS") or _names_only(reader):
-        return _create_as(reader, name, exists, temporary)
+    if reader.at("AS") or _is_create_as(reader):
+        return _parse_create_as(reader, name, exists, temporary)
     if not reader.at("("):
-        raise reader_error(reader)
-    parts = elements(reader)
+        raise missing_columns_error(reader)
+    parts = parse_table_elements(reader)
     if reader.at("INHERITS"):
-        raise unsupported_syntax("INHERITS", reader.here())
+        raise unsupported_syntax_error("INHERITS", reader.here())
     partitioned = None
     if reader.at("PARTITION", "BY"):
-        partitioned = partition_by(reader, name)
-    distribution = _distribution(reader)
-    on_commit = _options(reader)
-    distribution = distribution or _distribution(reader)
+        partitioned = parse_partition_by(reader, name)
+    distribution = _parse_distribution(reader)
+    on_commit = _parse_table_options(reader)
+    distribution = distribution or _parse_distribution(reader)
     if distribution and partitioned is not None:
         reader.skip(-1)
         reader.refuse(f"{'REPLICATED' if distribution == '*' else 'DISTRIBUTED BY'} on a partitioned table")
-    known = {column.name.lower() for column in parts.columns}
-    if distribution not in ("", "*") and distribution.lower() not in known and not parts.likes:
+    column_names = {column.name.lower() for column in parts.columns}
+    if distribution not in ("", "*") and distribution.lower() not in column_names and not parts.likes:
         reader.skip(-2)
-        reader.wrong(f'column "{distribution}" does not exist')
-    reader.end()
-    made = _built(reader, name, exists, parts, temporary, on_commit)
+        reader.fail(f'column "{distribution}" does not exist')
+    reader.expect_end()
+    statement = _make_statement(reader, name, exists, parts, temporary, on_commit)
     if partitioned is not None:
-        return replace(made, partitioned=partitioned)
-    return replace(made, distribution=distribution) if distribution else made
+        return replace(statement, partitioned=partitioned)
+    return replace(statement, distribution=distribution) if distribution else statement
 
 
-def _distribution(reader: Reader) -> str:
-    """DISTRIBUTED BY (column) or REPLICATED: the column, or ``*``."""
-    if reader.take("REPLICATED"):
+def _parse_distribution(reader: Reader) -> str:
+    """Parse DISTRIBUTED BY (column) or REPLICATED; return the column, ``*``, or "" without it."""
+    if reader.accept("REPLICATED"):
         return "*"
-    if not reader.take("DISTRIBUTED", "BY"):
+    if not reader.accept("DISTRIBUTED", "BY"):
         return ""
-    reader.need("(")
+    reader.expect("(")
     column = reader.name()
     if reader.at(","):
         reader.refuse("DISTRIBUTED BY several columns")
-    reader.need(")")
+    reader.expect(")")
     return column
 
 
-def _partition(reader: Reader, name: str, exists: bool) -> ast.CreateTable:
-    """What follows PARTITION OF."""
+def _parse_partition_of(reader: Reader, name: str, exists: bool) -> ast.CreateTable:
+    """Parse the rest of CREATE TABLE ... PARTITION OF."""
 
     parent = reader.relation()
-    parts = _own_elements(reader)
-    bound = bound_of(reader, parent)
-    partitioned = partition_by(reader, name)
-    _options(reader)
-    reader.end()
-    made = ast.CreateTable(name, Schema(tuple(parts.columns)), exists, reader.span, gathered(parts))
-    return replace(made, partition=bound, partitioned=partitioned)
+    parts = _parse_partition_elements(reader)
+    bound = parse_partition_bound(reader, parent)
+    partitioned = parse_partition_by(reader, name)
+    _parse_table_options(reader)
+    reader.expect_end()
+    statement = ast.CreateTable(
+        name, Schema(tuple(parts.columns)), exists, reader.span, collect_constraints(parts)
+    )
+    return replace(statement, partition=bound, partitioned=partitioned)
 
 
-def _own_elements(reader: Reader) -> Parts:
-    """What a partition says of columns that it has of the whole table, and its own constraints."""
-    parts = Parts()
-    if not reader.take("("):
+def _parse_partition_elements(reader: Reader) -> TableElements:
+    """Parse a partition's own constraints, and its clauses for columns of the partitioned table."""
+    parts = TableElements()
+    if not reader.accept("("):
         return parts
     while True:
-        if any(reader.at(*words.split()) for words in TABLE_PARTS):
-            parts.constraints.append(table_constraint(reader))
+        if any(reader.at(*words.split()) for words in TABLE_ELEMENT_KEYWORDS):
+            parts.constraints.append(parse_table_constraint(reader))
         else:
             name = reader.name()
-            reader.take("WITH", "OPTIONS")
-            behind = _Column(reader, name, t.TEXT, parts)
-            behind.read()
-            parts.columns.append(ColumnDef(name, t.TEXT, behind.nullable))
-            parts.rules.append(behind.rule)
-        if not reader.take(","):
+            reader.accept("WITH", "OPTIONS")
+            clauses = _ColumnClauses(reader, name, t.TEXT, parts)
+            clauses.parse()
+            parts.columns.append(ColumnDef(name, t.TEXT, clauses.nullable))
+            parts.rules.append(clauses.rule)
+        if not reader.accept(","):
             break
-    reader.need(")")
+    reader.expect(")")
     return parts
 
 
-def reader_error(reader: Reader) -> Exception:
-    """A CREATE TABLE without columns."""
+def missing_columns_error(reader: Reader) -> Exception:
+    """Return the error for CREATE TABLE without a column list."""
 
     return ProgrammingError("CREATE TABLE needs a list of columns", span=reader.span)
 
 
-def _options(reader: Reader) -> str:
-    """What may stand behind the columns; what becomes of a temporary table at a commit."""
+def _parse_table_options(reader: Reader) -> str:
+    """Parse the options after the columns; return DELETE ROWS or DROP of ON COMMIT, or ""."""
     if reader.at("PARTITION", "BY") or reader.at("PARTITION"):
         reader.refuse("PARTITION BY")
-    if reader.take("USING"):
-        storage_parameters.access_method(reader)
-    if reader.take("STRICT") or reader.take("WITHOUT", "ROWID") or reader.take("WITHOUT", "OIDS"):
+    if reader.accept("USING"):
+        storage_parameters.parse_access_method(reader)
+    if reader.accept("STRICT") or reader.accept("WITHOUT", "ROWID") or reader.accept("WITHOUT", "OIDS"):
         pass
-    elif reader.take("WITH"):
-        storage_parameters.parameters(reader, storage_parameters.TABLE, toast=True)
+    elif reader.accept("WITH"):
+        storage_parameters.parse_storage_parameters(reader, storage_parameters.TABLE_PARAMETERS, toast=True)
     action = ""
-    if reader.take("ON", "COMMIT"):
-        action = reader.choice("PRESERVE ROWS", "DELETE ROWS", "DROP")
-    if reader.take("TABLESPACE"):
-        storage_parameters.tablespace(reader)
+    if reader.accept("ON", "COMMIT"):
+        action = reader.expect_one_of("PRESERVE ROWS", "DELETE ROWS", "DROP")
+    if reader.accept("TABLESPACE"):
+        storage_parameters.parse_tablespace(reader)
     return "" if action == "PRESERVE ROWS" else action
 
 
-def _names_only(reader: Reader) -> bool:
-    """Whether names between parentheses and AS, or a WITH before it, come next."""
+def _is_create_as(reader: Reader) -> bool:
+    """Return whether AS follows, after an optional column list and options."""
     texts = [token.text.upper() for token in reader.rest()]
     if not texts or texts[0] not in ("(", "WITH", "ON", "USING", "TABLESPACE"):
         return False
@@ -634,10 +656,10 @@ def _names_only(reader: Reader) -> bool:
     return False
 
 
-def _create_as(reader: Reader, name: str, exists: bool, temporary: bool) -> ast.CreateTableAs | Execute:
+def _parse_create_as(reader: Reader, name: str, exists: bool, temporary: bool) -> ast.CreateTableAs | Execute:
     columns = reader.names() if reader.at("(") else ()
-    on_commit = _options(reader)
-    reader.need("AS")
+    on_commit = _parse_table_options(reader)
+    reader.expect("AS")
     tokens = [token.text.upper() for token in reader.tokens]
     data, stop = True, None
     if tokens[-3:] == ["WITH", "NO", "DATA"]:
@@ -645,34 +667,34 @@ def _create_as(reader: Reader, name: str, exists: bool, temporary: bool) -> ast.
     elif tokens[-2:] == ["WITH", "DATA"]:
         stop = len(tokens) - 2
     if reader.at("EXECUTE"):
-        from kpg.compiler.sql.parse.session_statements import executed  # lazy: EXECUTE
+        from kpg.compiler.sql.parse.session_statements import parse_nested_execute  # lazy: EXECUTE
 
-        return executed(reader)
+        return parse_nested_execute(reader)
     tree, span = reader.query(stop)
     return ast.CreateTableAs(
         name, columns, ast.Select(tree, span), exists, reader.span, data, temporary, on_commit
     )
 
 
-def _built(
-    reader: Reader, name: str, exists: bool, parts: Parts, temporary: bool, on_commit: str
+def _make_statement(
+    reader: Reader, name: str, exists: bool, parts: TableElements, temporary: bool, on_commit: str
 ) -> ast.CreateTable:
     primary = [one for one in parts.constraints if isinstance(one, Unique) and one.primary]
     if len(primary) > 1:
         reader.skip(-1)
-        reader.wrong("a table has one primary key only")
-    known = [column.name.lower() for column in parts.columns]
+        reader.fail("a table has one primary key only")
+    column_names = [column.name.lower() for column in parts.columns]
     key = primary[0].columns if primary else ()
     positions: tuple[int, ...] = ()
     if not parts.likes:
         for one in key:
-            if one.lower() not in known:
+            if one.lower() not in column_names:
                 reader.skip(-1)
-                reader.wrong(f'primary key column "{one}" does not exist')
-        positions = tuple(known.index(one.lower()) for one in key)
-    named = {one.lower() for one in key}
+                reader.fail(f'primary key column "{one}" does not exist')
+        positions = tuple(column_names.index(one.lower()) for one in key)
+    key_names = {one.lower() for one in key}
     columns = tuple(
-        replace(one, nullable=False) if one.name.lower() in named else one for one in parts.columns
+        replace(one, nullable=False) if one.name.lower() in key_names else one for one in parts.columns
     )
     schema = Schema(columns, positions)
     return ast.CreateTable(
@@ -680,7 +702,7 @@ def _built(
         schema,
         exists,
         reader.span,
-        gathered(parts),
+        collect_constraints(parts),
         tuple(parts.sequences),
         tuple(parts.likes),
         temporary,
@@ -688,39 +710,45 @@ def _built(
     )
 
 
-def gathered(parts: Parts) -> Constraints:
-    """The constraints of a table's parts, by kind."""
+def collect_constraints(parts: TableElements) -> Constraints:
+    """Return the constraints of a table's elements, by kind."""
     rules = tuple(parts.rules) if any(rule != Rule() for rule in parts.rules) else ()
     return Constraints(
         rules,
-        tuple(one for one in parts.constraints if isinstance(one, Check)),
-        tuple(one for one in parts.constraints if isinstance(one, Unique)),
-        tuple(one for one in parts.constraints if isinstance(one, ForeignKey)),
+        tuple(constraint for constraint in parts.constraints if isinstance(constraint, Check)),
+        tuple(constraint for constraint in parts.constraints if isinstance(constraint, Unique)),
+        tuple(constraint for constraint in parts.constraints if isinstance(constraint, ForeignKey)),
     )
 
 
-def create_view(reader: Reader, words: set[str]) -> ast.CreateView:
-    """What follows CREATE VIEW; ``words`` stand between."""
-    exists = reader.take("IF", "NOT", "EXISTS")
+def parse_create_view(reader: Reader, words: set[str]) -> ast.CreateView:
+    """Parse the rest of CREATE VIEW; ``words`` are its modifiers."""
+    exists = reader.accept("IF", "NOT", "EXISTS")
     name = reader.relation()
     columns = reader.names() if reader.at("(") else ()
-    if reader.take("USING"):
-        storage_parameters.access_method(reader)
-    kept = "MATERIALIZED" in words
-    known = storage_parameters.TABLE if kept else storage_parameters.VIEW
-    options = storage_parameters.parameters(reader, known, toast=kept) if reader.take("WITH") else {}
+    if reader.accept("USING"):
+        storage_parameters.parse_access_method(reader)
+    is_materialized = "MATERIALIZED" in words
+    parameter_names = (
+        storage_parameters.TABLE_PARAMETERS if is_materialized else storage_parameters.VIEW_PARAMETERS
+    )
+    options = (
+        storage_parameters.parse_storage_parameters(reader, parameter_names, toast=is_materialized)
+        if reader.accept("WITH")
+        else {}
+    )
     check = options.get("CHECK_OPTION", "")
-    if reader.take("TABLESPACE"):
-        storage_parameters.tablespace(reader)
-    if reader.done:
+    if reader.accept("TABLESPACE"):
+        storage_parameters.parse_tablespace(reader)
+    if reader.at_end:
         raise ProgrammingError(f"CREATE VIEW {name} needs AS and a query", span=reader.span)
-    reader.need("AS")
+    reader.expect("AS")
     texts = [token.text.upper() for token in reader.tokens]
     stop = None
     if texts[-2:] == ["CHECK", "OPTION"] and "WITH" in texts[-4:]:
         stop = len(texts) - 1 - texts[::-1].index("WITH")
         check = texts[stop + 1] if texts[stop + 1] in ("LOCAL", "CASCADED") else "CASCADED"
-    if texts[-3:] == ["WITH", "NO", "DATA"]:  # as dumps write it: it is up to date all the same
+    if texts[-3:] == ["WITH", "NO", "DATA"]:  # written by dumps; the view is maintained anyway
         stop = len(texts) - 3
     if texts[-2:] == ["WITH", "DATA"]:
         stop = len(texts) - 2
@@ -728,54 +756,56 @@ def create_view(reader: Reader, words: set[str]) -> ast.CreateView:
     if "RECURSIVE" in words:
         if not columns:
             raise ProgrammingError(f"CREATE RECURSIVE VIEW {name} needs a list of columns", span=reader.span)
-        tree, span = _recursive(name.rpartition(".")[2], columns, span)
+        tree, span = _recursive_query(name.rpartition(".")[2], columns, span)
     return ast.CreateView(
         name,
         columns,
         ast.Select(tree, span),
-        kept,
+        is_materialized,
         "REPLACE" in words,
         exists,
         reader.span,
         bool(words & {"TEMP", "TEMPORARY"}),
         check,
-        not kept and is_on(options.get("SECURITY_INVOKER", "OFF")),
+        not is_materialized and is_true(options.get("SECURITY_INVOKER", "OFF")),
     )
 
 
-def is_on(value: str) -> bool:
-    """Whether the value of an option says yes."""
+def is_true(value: str) -> bool:
+    """Return whether the upper-case value of an option is true."""
     return value in ("ON", "TRUE", "YES", "1", "T", "Y")
 
 
-def _recursive(name: str, columns: tuple[str, ...], query: Span) -> tuple[exp.Expr, Span]:
-    """The query of a recursive view, which is named by itself."""
-    named, listed = quote_name(name), ", ".join(map(quote_name, columns))
+def _recursive_query(name: str, columns: tuple[str, ...], query: Span) -> tuple[exp.Expr, Span]:
+    """Return the query of CREATE RECURSIVE VIEW as WITH RECURSIVE, and its span."""
+    quoted_name, column_list = quote_name(name), ", ".join(map(quote_name, columns))
     inner = query.source[query.start : query.end]
-    text = f"WITH RECURSIVE {named} ({listed}) AS ({inner}) SELECT {listed} FROM {named}"
+    text = (
+        f"WITH RECURSIVE {quoted_name} ({column_list}) AS ({inner}) SELECT {column_list} FROM {quoted_name}"
+    )
     return Reader(tokenize(text), text).query()
 
 
-def create(reader: Reader) -> ast.Statement | None:
-    """CREATE of a table, a view or a sequence; None for another CREATE."""
-    words = modifiers(reader)
+def parse_create_relation(reader: Reader) -> ast.Statement | None:
+    """Parse CREATE of a table, a view or a sequence; None for any other CREATE."""
+    words = parse_modifiers(reader)
     temporary = bool(words & {"TEMP", "TEMPORARY"})
-    if reader.take("TABLE"):
-        made = create_table(reader, temporary=temporary)
-        if "REPLACE" in words and not isinstance(made, Execute):
-            return replace(made, or_replace=True)
-        return made
-    if reader.take("VIEW"):
-        return create_view(reader, words)
-    if reader.take("SEQUENCE"):
-        return create_sequence(reader, temporary=temporary)
+    if reader.accept("TABLE"):
+        statement = parse_create_table(reader, temporary=temporary)
+        if "REPLACE" in words and not isinstance(statement, Execute):
+            return replace(statement, or_replace=True)
+        return statement
+    if reader.accept("VIEW"):
+        return parse_create_view(reader, words)
+    if reader.accept("SEQUENCE"):
+        return parse_create_sequence(reader, temporary=temporary)
     return None
 
 
-def modifiers(reader: Reader) -> set[str]:
-    """The words between CREATE and the kind of what it makes."""
-    reader.need("CREATE")
+def parse_modifiers(reader: Reader) -> set[str]:
+    """Parse CREATE; return the words before the kind of object."""
+    reader.expect("CREATE")
     words = set()
-    while (word := next((one for one in MODIFIERS if reader.take(one)), "")) != "":
+    while (word := next((one for one in MODIFIERS if reader.accept(one)), "")) != "":
         words.add(word)
     return words

@@ -1,8 +1,8 @@
-"""The tokens of a script: sqlglot's tokenizer with Postgres' numbers, and errors for what Postgres rejects.
+"""Tokens of a script: sqlglot's tokenizer with Postgres' numbers and Postgres' errors.
 
-sqlglot's parser accepts some invalid tokens and drops a part of them; these are errors here. The schema
-``pg_catalog`` is removed from operators, types and collations: ``OPERATOR(pg_catalog.~)`` is ``~``,
-``x::pg_catalog.text`` is ``x::text``. Functions and relations keep theirs.
+sqlglot's parser accepts some invalid tokens and drops a part of them; these are errors here. The
+schema ``pg_catalog`` is removed from operators, types and collations: ``OPERATOR(pg_catalog.~)`` is
+``~``, ``x::pg_catalog.text`` is ``x::text``. Functions and relations keep theirs.
 """
 
 import re
@@ -13,20 +13,20 @@ from typing import Final
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from kpg.compiler.sql.parse.call_syntax import unicode
+from kpg.compiler.sql.parse.call_syntax import decode_unicode_string
 from kpg.compiler.sql.parse.dialect import Dialect
 from kpg.runtime.errors import DataError, ProgrammingError, Span
 from kpg.runtime.records import dataclass
 
-SCHEMA: Final = "pg_catalog"
+PG_CATALOG: Final = "pg_catalog"
 
 
-def unqualified(tokens: Sequence[Token]) -> list[Token]:
-    """The tokens with plain operators and types."""
+def strip_pg_catalog(tokens: Sequence[Token]) -> list[Token]:
+    """Return the tokens with unqualified operators, types and collations."""
     result: list[Token] = []
     place = 0
     while place < len(tokens):
-        found = _operator(tokens, place)
+        found = _operator_range(tokens, place)
         if found:
             result.extend(tokens[found[0] : found[1]])
             place = found[1] + 1
@@ -39,7 +39,7 @@ def unqualified(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _is_schema(tokens: Sequence[Token], place: int) -> bool:
-    if place + 1 >= len(tokens) or tokens[place].text.lower() != SCHEMA:
+    if place + 1 >= len(tokens) or tokens[place].text.lower() != PG_CATALOG:
         return False
     return tokens[place + 1].token_type is TokenType.DOT
 
@@ -48,8 +48,8 @@ def _wants_type(token: Token) -> bool:
     return token.token_type is TokenType.DCOLON or token.text.upper() in ("COLLATE", "AS")
 
 
-def _operator(tokens: Sequence[Token], place: int) -> tuple[int, int] | None:
-    """Where the operator of ``OPERATOR ( schema . operator )`` begins, and the parenthesis behind it."""
+def _operator_range(tokens: Sequence[Token], place: int) -> tuple[int, int] | None:
+    """Return the range of tokens of the operator in ``OPERATOR ( schema . operator )``; None elsewhere."""
     if tokens[place].text.upper() != "OPERATOR" or place + 3 >= len(tokens):
         return None
     if tokens[place + 1].token_type is not TokenType.L_PAREN:
@@ -67,13 +67,13 @@ NUMBER: Final = re.compile(
 )
 BASES: Final = {"x": 16, "o": 8, "b": 2}
 NUMERIC: Final = frozenset((TokenType.NUMBER, TokenType.HEX_STRING, TokenType.BIT_STRING))
-FOREIGN: Final = frozenset(("`", "?::", "->>>", "|>"))
-"""What sqlglot takes for operators, and Postgres does not."""
+UNSUPPORTED_OPERATORS: Final = frozenset(("`", "?::", "->>>", "|>"))
+"""Tokens that sqlglot takes for operators and Postgres rejects."""
 CLAUSES: Final = (
     *("from", "where", "group", "having", "window", "order", "limit", "offset", "fetch", "for", "union"),
     *("intersect", "except", "returning"),
 )
-JOINING: Final = (
+CONNECTIVES: Final = (
     *("on", "using", "join", "then", "else", "end", "when", "as", "and", "or", "into", "asc", "desc", "is"),
     ",",
 )
@@ -97,16 +97,16 @@ OPERATORS: Final = (
     "or",
     "not",
 )
-AFTER: Final = {
-    ",": frozenset((*CLAUSES, *JOINING, *CLOSING, "select", "with")),
-    "(": frozenset((*JOINING, "]", ";")) - {"as"},
-    "select": frozenset((*JOINING, "]", ";")),
-    "by": frozenset((*CLAUSES, *JOINING, *CLOSING)),
-    "where": frozenset((*CLAUSES, *JOINING, *CLOSING)),
-    "having": frozenset((*CLAUSES, *JOINING, *CLOSING)),
-    **dict.fromkeys(OPERATORS, frozenset((*CLAUSES, *JOINING, *CLOSING, "select"))),
+FORBIDDEN_AFTER: Final = {
+    ",": frozenset((*CLAUSES, *CONNECTIVES, *CLOSING, "select", "with")),
+    "(": frozenset((*CONNECTIVES, "]", ";")) - {"as"},
+    "select": frozenset((*CONNECTIVES, "]", ";")),
+    "by": frozenset((*CLAUSES, *CONNECTIVES, *CLOSING)),
+    "where": frozenset((*CLAUSES, *CONNECTIVES, *CLOSING)),
+    "having": frozenset((*CLAUSES, *CONNECTIVES, *CLOSING)),
+    **dict.fromkeys(OPERATORS, frozenset((*CLAUSES, *CONNECTIVES, *CLOSING, "select"))),
 }
-"""Words that cannot come after a word or sign: in Postgres all of these are reserved."""
+"""Words that cannot follow a word or sign; all are reserved in Postgres."""
 CLAUSE_ORDER: Final = {
     "from": 1,
     "where": 2,
@@ -118,46 +118,53 @@ CLAUSE_ORDER: Final = {
     "offset": 7,
     "fetch": 7,
 }
-OWN_WORDS: Final = frozenset(("grant", "revoke", "fetch", "move", "alter", "set"))
-"""With these begin statements in which words that queries reserve may stand anywhere."""
-ANEW: Final = frozenset(("select", "union", "intersect", "except", "values", "set", "do", "with", "table"))
-"""Behind these the clauses of a query may come again."""
+FREE_STATEMENTS: Final = frozenset(("grant", "revoke", "fetch", "move", "alter", "set"))
+"""First words of statements in which reserved words can stand anywhere."""
+CLAUSE_RESETS: Final = frozenset(
+    ("select", "union", "intersect", "except", "values", "set", "do", "with", "table")
+)
+"""Words after which the clauses of a query start over."""
 
 
-PLACE: Final = re.compile(r"\$\d")
-QUOTED: Final = re.compile(
+PARAMETER: Final = re.compile(r"\$\d")
+QUOTED_OR_PARAMETER: Final = re.compile(
     r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/ | (?<![\w$])(\$(?:[^\W\d]\w*)?\$).*?\1"""
     r"""| (?<![\w$])\$(?P<place>\d+)""",
     re.VERBOSE | re.DOTALL,
 )
-"""What is quoted, or in a comment, or a parameter's number."""
+"""Quoted text, comments, and parameters with their number."""
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of a script; ProgrammingError for what does not end, or is no token of Postgres."""
+    """Return the tokens of a script.
+
+    Raises:
+        ProgrammingError: A string, name or comment does not end, or Postgres rejects a token.
+        DataError: The text has half of a surrogate pair.
+    """
     if not text.isascii():
-        _refuse_halves(text)
+        _refuse_surrogates(text)
     try:
-        tokens = Dialect().tokenize(_masked(text) if PLACE.search(text) else text)
+        tokens = Dialect().tokenize(_mask_parameters(text) if PARAMETER.search(text) else text)
     except TokenError as error:
-        span = _broken_token(text, error)
+        span = _unterminated_span(text, error)
         raise ProgrammingError("a string, name or comment does not end", span=span) from None
-    tokens = [_unmasked(text, token) for token in tokens] if PLACE.search(text) else tokens
-    tokens = _with_numbers(text, tokens)
+    tokens = [_unmask_parameter(text, token) for token in tokens] if PARAMETER.search(text) else tokens
+    tokens = _retokenize_numbers(text, tokens)
     if 'u&"' in text or 'U&"' in text:
-        tokens = _with_escaped_names(text, tokens)
-    if SCHEMA in text:
-        tokens = unqualified(tokens)
-    _check(text, tokens)
+        tokens = _join_unicode_names(text, tokens)
+    if PG_CATALOG in text:
+        tokens = strip_pg_catalog(tokens)
+    _check_order(text, tokens)
     for token in tokens:
         if token.token_type is TokenType.IDENTIFIER and (not token.text or "\0" in token.text):
-            what = "has no letters" if not token.text else "has a character that no name can have, U+0000"
-            raise ProgrammingError(f"a name {what}", span=Span(text, token.start, token.end + 1))
+            problem = "has no letters" if not token.text else "has a character that no name can have, U+0000"
+            raise ProgrammingError(f"a name {problem}", span=Span(text, token.start, token.end + 1))
     return tokens
 
 
-def _refuse_halves(text: str) -> None:
-    """DataError for a half of a surrogate pair, which no client could be sent."""
+def _refuse_surrogates(text: str) -> None:
+    """Raise DataError for half of a surrogate pair, which cannot be sent to a client."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -166,31 +173,34 @@ def _refuse_halves(text: str) -> None:
         raise DataError(message, span=Span(text, error.start, error.start + 1)) from None
 
 
-def _masked(text: str) -> str:
-    """The text with another sign for that of parameters: sqlglot would begin a string at ``$1,$``."""
-    return QUOTED.sub(lambda found: f"?{found['place']}" if found["place"] else found[0], text)
+def _mask_parameters(text: str) -> str:
+    """Return the text with ``?`` for the ``$`` of parameters: sqlglot would begin a string at ``$1,$``."""
+    return QUOTED_OR_PARAMETER.sub(lambda found: f"?{found['place']}" if found["place"] else found[0], text)
 
 
-def _unmasked(text: str, token: Token) -> Token:
+def _unmask_parameter(text: str, token: Token) -> Token:
     if token.text != "?" or text[token.start] != "$":
         return token
     return Token(TokenType.PARAMETER, "$", token.line, token.col, token.start, token.end, token.comments)
 
 
-def _broken_token(text: str, error: TokenError) -> Span:
-    """From where the token starts, which sqlglot says as an offset, to the end of the text."""
+def _unterminated_span(text: str, error: TokenError) -> Span:
+    """Return the span from the start of an unterminated token to the end of the text."""
     found = re.search(r"from \d+:(\d+)$", str(error.__cause__ or error))
     start = int(found[1]) if found is not None else len(text) - 1
     return Span(text, max(0, min(start, len(text) - 1)), len(text))
 
 
-def _with_numbers(text: str, tokens: Sequence[Token]) -> list[Token]:
-    """The tokens with every number read anew: sqlglot ends some too late, others too early."""
+def _retokenize_numbers(text: str, tokens: Sequence[Token]) -> list[Token]:
+    """Return the tokens with numbers tokenized by Postgres' rules.
+
+    sqlglot ends some numbers too late or too early.
+    """
     result: list[Token] = []
     rest = deque(tokens)
     while rest:
         token = rest.popleft()
-        if token.token_type not in NUMERIC or not text[token.start].isdigit() or _is_place(result):
+        if token.token_type not in NUMERIC or not text[token.start].isdigit() or _is_parameter_number(result):
             result.append(token)
             continue
         found = NUMBER.match(text, token.start)
@@ -203,7 +213,9 @@ def _with_numbers(text: str, tokens: Sequence[Token]) -> list[Token]:
         while rest and rest[0].start < stop:
             last = rest.popleft()
         if last.end >= stop:
-            rest.extendleft(reversed(_moved(Dialect().tokenize(text[stop : last.end + 1]), stop, last)))
+            rest.extendleft(
+                reversed(_shift_tokens(Dialect().tokenize(text[stop : last.end + 1]), stop, last))
+            )
         column = last.col - (last.end + 1 - stop)
         value = _decimal(found[0])
         result.append(
@@ -212,14 +224,18 @@ def _with_numbers(text: str, tokens: Sequence[Token]) -> list[Token]:
     return result
 
 
-def _with_escaped_names(text: str, tokens: Sequence[Token]) -> list[Token]:
-    """The tokens with ``U&"d\\0061ta"``, which are three, as the name that they stand for."""
+def _join_unicode_names(text: str, tokens: Sequence[Token]) -> list[Token]:
+    r"""Return the tokens with ``U&"d\0061ta"``, three tokens of sqlglot, as one name."""
     result: list[Token] = []
     rest = deque(tokens)
     while rest:
         token = rest.popleft()
-        three = token.text.lower() == "u" and len(rest) > 1 and rest[0].token_type is TokenType.AMP
-        if not three or rest[1].token_type is not TokenType.IDENTIFIER or rest[1].start != token.start + 2:
+        is_unicode_name = token.text.lower() == "u" and len(rest) > 1 and rest[0].token_type is TokenType.AMP
+        if (
+            not is_unicode_name
+            or rest[1].token_type is not TokenType.IDENTIFIER
+            or rest[1].start != token.start + 2
+        ):
             result.append(token)
             continue
         rest.popleft()
@@ -228,19 +244,21 @@ def _with_escaped_names(text: str, tokens: Sequence[Token]) -> list[Token]:
         if len(rest) > 1 and rest[0].text.lower() == "uescape":
             rest.popleft()
             sign = rest.popleft().text
-        written = text[token.start : name.end + 1]
+        source = text[token.start : name.end + 1]
         try:
-            value = unicode(written.replace('""', '"'), sign)
+            value = decode_unicode_string(source.replace('""', '"'), sign)
         except ValueError as error:
             raise ProgrammingError(str(error), span=Span(text, token.start, name.end + 1)) from None
-        made = Token(TokenType.IDENTIFIER, value, name.line, name.col, token.start, name.end, token.comments)
-        result.append(made)
+        name_token = Token(
+            TokenType.IDENTIFIER, value, name.line, name.col, token.start, name.end, token.comments
+        )
+        result.append(name_token)
     return result
 
 
-def _is_place(before: Sequence[Token]) -> bool:
-    """Whether a number behind these tokens says which parameter is meant."""
-    return bool(before) and before[-1].token_type in (TokenType.PARAMETER, TokenType.PLACEHOLDER)
+def _is_parameter_number(preceding: Sequence[Token]) -> bool:
+    """Return whether a number after these tokens is the number of a parameter."""
+    return bool(preceding) and preceding[-1].token_type in (TokenType.PARAMETER, TokenType.PLACEHOLDER)
 
 
 def _in_word(char: str) -> bool:
@@ -253,90 +271,105 @@ def _decimal(text: str) -> str:
     return plain if base is None else str(int(plain[2:], base))
 
 
-def _moved(tokens: Sequence[Token], by: int, last: Token) -> list[Token]:
-    """Tokens of a stretch of text that begins at ``by`` and ends where ``last`` does."""
+def _shift_tokens(tokens: Sequence[Token], offset: int, last: Token) -> list[Token]:
+    """Return the tokens of a part of the text with positions in the whole text.
+
+    The part begins at ``offset`` and ends with the token ``last``.
+    """
     return [
         Token(
             token.token_type,
             token.text,
             last.line,
-            last.col - (last.end - by - token.end),
-            token.start + by,
-            token.end + by,
+            last.col - (last.end - offset - token.end),
+            token.start + offset,
+            token.end + offset,
         )
         for token in tokens
     ]
 
 
-def _begins_clause(word: str, written: str, before: str) -> bool:
-    """Whether a clause of a query begins here: ``before`` is the word before, ``written`` the whole token."""
+def _begins_clause(word: str, written: str, previous: str) -> bool:
+    """Return whether a clause of a query begins at a word.
+
+    ``before`` is the previous word. ``written`` is the whole token, which can have two words.
+    """
     if word not in CLAUSE_ORDER or written in ("group", "order"):
         return False
-    return before not in ("distinct", "within", ".", "as", "rows")
+    return previous not in ("distinct", "within", ".", "as", "rows")
 
 
-def _check(text: str, tokens: Sequence[Token]) -> None:
-    """ProgrammingError for tokens that cannot follow each other, brackets and clauses out of order."""
-    opened: list[_Open] = [_Open(None, "")]
+def _check_order(text: str, tokens: Sequence[Token]) -> None:
+    """Raise a syntax error for forbidden neighbors, and for brackets or clauses out of order."""
+    open_brackets: list[_OpenBracket] = [_OpenBracket(None, "")]
     last: Token | None = None
-    word, ending, free = "", "", False
+    word, ending, is_free = "", "", False
     for token in tokens:
         if last is None or last.token_type is TokenType.SEMICOLON:
-            free = token.text.lower() in OWN_WORDS
-        before, written = ending, text[token.start : token.end + 1].lower()
-        # Some tokens are two words, such as GROUP BY.
+            is_free = token.text.lower() in FREE_STATEMENTS
+        previous, written = ending, text[token.start : token.end + 1].lower()
+        # Some tokens have two words, such as GROUP BY.
         word, ending = (
             (written.split()[0], written.split()[-1]) if written[0].isalpha() else (written, written)
         )
-        sign = (before == "using" and word in ("<", ">")) or (before == "with" and word in ("=", "<>"))
-        if word == ending == "by" or sign:
+        is_operator_option = (previous == "using" and word in ("<", ">")) or (
+            previous == "with" and word in ("=", "<>")
+        )
+        if word == ending == "by" or is_operator_option:
             ending = ""
-        free = free or (word == "policy" and before in ("create", "alter"))
-        if free:
+        is_free = is_free or (word == "policy" and previous in ("create", "alter"))
+        if is_free:
             pass
-        elif word in FOREIGN or word in AFTER.get(before, ()) or (last and _apart(text, last, token)):
+        elif (
+            word in UNSUPPORTED_OPERATORS
+            or word in FORBIDDEN_AFTER.get(previous, ())
+            or (last and _is_bad_adjacency(text, last, token))
+        ):
             raise syntax_error(text, token)
         if word in ("(", "["):
-            opened.append(_Open(token, word))
+            open_brackets.append(_OpenBracket(token, word))
         elif word in (")", "]"):
-            closed = opened.pop()
+            closed = open_brackets.pop()
             if (closed.sign, word) not in (("(", ")"), ("[", "]")):
                 raise syntax_error(text, token)
         elif word == ";":
-            _close(text, opened)
-            opened = [_Open(None, "")]
-        elif word in ANEW:
-            opened[-1].clause = 0
-        elif not free and _begins_clause(word, written, before):
+            _check_closed(text, open_brackets)
+            open_brackets = [_OpenBracket(None, "")]
+        elif word in CLAUSE_RESETS:
+            open_brackets[-1].clause = 0
+        elif not is_free and _begins_clause(word, written, previous):
             clause = CLAUSE_ORDER[word]
-            if clause < opened[-1].clause or clause == opened[-1].clause < CLAUSE_ORDER["limit"]:
+            if (
+                clause < open_brackets[-1].clause
+                or clause == open_brackets[-1].clause < CLAUSE_ORDER["limit"]
+            ):
                 raise syntax_error(text, token)
-            opened[-1].clause = clause
+            open_brackets[-1].clause = clause
         last = token
-    _close(text, opened)
-    if last is not None and ending in AFTER and ending != "(":
+    _check_closed(text, open_brackets)
+    if last is not None and ending in FORBIDDEN_AFTER and ending != "(":
         span = Span(text, last.start, last.end + 1)
         raise ProgrammingError("syntax error at the end of the statement", span=span)
 
 
 @dataclass(slots=True)
-class _Open:
-    """A bracket that is open, and how far the clauses in it have come."""
+class _OpenBracket:
+    """Open bracket, and the position in CLAUSE_ORDER of the last clause in it."""
 
     token: Token | None
     sign: str
     clause: int = 0
 
 
-def _close(text: str, opened: Sequence[_Open]) -> None:
-    token = opened[-1].token
+def _check_closed(text: str, open_brackets: Sequence[_OpenBracket]) -> None:
+    token = open_brackets[-1].token
     if token is not None:
         span = Span(text, token.start, token.end + 1)
-        raise ProgrammingError(f'syntax error: "{opened[-1].sign}" is not closed', span=span)
+        raise ProgrammingError(f'syntax error: "{open_brackets[-1].sign}" is not closed', span=span)
 
 
-def _apart(text: str, last: Token, token: Token) -> bool:
-    """Whether two tokens cannot stand next to each other for what is, or is not, between them."""
+def _is_bad_adjacency(text: str, last: Token, token: Token) -> bool:
+    """Return whether two tokens cannot be adjacent because of the text between them."""
     if last.token_type is TokenType.STRING and token.token_type is TokenType.STRING:
         return "\n" not in text[last.end + 1 : token.start]
     return (
@@ -347,6 +380,6 @@ def _apart(text: str, last: Token, token: Token) -> bool:
 
 
 def syntax_error(text: str, token: Token) -> ProgrammingError:
-    """That a token cannot stand where it does."""
+    """Return a syntax error at a token."""
     written = text[token.start : token.end + 1]
     return ProgrammingError(f'syntax error at "{written}"', span=Span(text, token.start, token.end + 1))

@@ -13,16 +13,16 @@ from typing import Any, Final, TypeVar
 from sqlglot import exp
 
 from kpg.compiler.catalog.entries import PUBLIC, Catalog
-from kpg.compiler.qualified_names import written
+from kpg.compiler.qualified_names import quote_qualified_name
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.parse.reader import texts_of, tree_of
+from kpg.compiler.sql.parse.reader import parse_tree, split_statements
 from kpg.compiler.sql.parse.tokenizer import tokenize
-from kpg.compiler.sql.parse.type_names import user_name
+from kpg.compiler.sql.parse.type_names import user_type_name
 from kpg.runtime.errors import Error
 
 T = TypeVar("T")
-Changes = dict[int, tuple[int, str]]
-"""By where a part of a text begins: where it ends, and what comes there."""
+Replacements = dict[int, tuple[int, str]]
+"""Replacements in a text: end offset and new text by start offset."""
 
 TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
     "Rule": ("default", "generated"),
@@ -45,220 +45,226 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
     "Policy": ("using", "check"),
     "Routine": ("parameters",),
 }
-"""Where definitions, and what they are made of, have texts of SQL, or parts that have some."""
-SEQUENCES: Final = frozenset(("nextval", "currval", "setval"))
+"""Fields of definitions and their parts that hold SQL text, or parts with SQL text."""
+SEQUENCE_FUNCTIONS: Final = frozenset(("nextval", "currval", "setval"))
 
 
-def anchored(statement: T, catalog: Catalog) -> T:
-    """A definition with the whole names of the relations, sequences and functions that its texts name."""
-    return with_texts(statement, lambda text: whole_names(text, catalog))
+def qualify_definition(statement: T, catalog: Catalog) -> T:
+    """Return a definition with qualified names of relations, sequences, types and functions in its texts."""
+    return map_texts(statement, lambda text: qualify_names(text, catalog))
 
 
-def with_texts(part: T, change: Callable[[str], str]) -> T:
-    """A definition with each of its texts changed; it itself if none is another then."""
+def map_texts(part: T, change: Callable[[str], str]) -> T:
+    """Return a definition with each of its SQL texts changed; the same object if no text changes."""
     wanted = TEXTS.get(type(part).__name__)
     if wanted is None:
         return part
-    found: Any = part  # a record: all that TEXTS names are
+    found: Any = part  # a dataclass instance
     names = {one.name for one in fields(found)}
     changes = {}
     for name in wanted:
         old = getattr(part, name) if name in names else None
-        new = _value(old, change)
+        new = _map_value(old, change)
         if new is not old:
             changes[name] = new
     return replace(found, **changes) if changes else part
 
 
-def _value(value: Any, change: Callable[[str], str]) -> Any:
+def _map_value(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         new = change(value)
         return value if new == value else new
     if isinstance(value, tuple):
-        found = tuple(_value(one, change) for one in value)
+        found = tuple(_map_value(element, change) for element in value)
         return found if any(map(is_not, found, value)) else value
-    return with_texts(value, change)
+    return map_texts(value, change)
 
 
-def whole_names(text: str, catalog: Catalog) -> str:
-    """An expression, a query or a change with the whole names of what it means now.
+def qualify_names(text: str, catalog: Catalog) -> str:
+    """Return the text of an expression, query or change with qualified names.
 
-    A text without anything of users in it is returned as it is; so is one that cannot be read, for whoever
-    reads it next to say what is wrong.
+    A text without names of users is returned unchanged. So is a text that cannot be parsed: its error
+    is reported when it is used.
     """
-    tree, offset = tree_of_text(text)
-    naming = _Naming(catalog, text, offset, spelled)
+    tree, offset = parse_text(text)
+    qualifier = _NameQualifier(catalog, text, offset, quote_if_needed)
     for node in tree.walk() if tree is not None else ():
-        naming.note(node)
-    return changed(text, naming.changes)
+        qualifier.visit(node)
+    return apply_replacements(text, qualifier.replacements)
 
 
-def tree_of_text(text: str) -> tuple[exp.Expr | None, int]:
-    """The tree of an expression, a query or a change, and where the text begins in its places."""
+def parse_text(text: str) -> tuple[exp.Expr | None, int]:
+    """Return the tree of an expression, query or change, and the offset of the text in the parsed text.
+
+    None for a text without names to qualify, or that cannot be parsed.
+    """
     if "(" not in text and "::" not in text and " " not in text:
         return None, 0
-    for before in ("", "SELECT "):
+    for prefix in ("", "SELECT "):
         try:
-            return tree_of(tokenize(before + text), before + text), len(before)
+            return parse_tree(tokenize(prefix + text), prefix + text), len(prefix)
         except Error:
             continue
     return None, 0
 
 
-def calls(text: str, name: str) -> bool:
-    """Whether a text with whole names calls a function; one of before there were such has none of public."""
+def calls_function(text: str, name: str) -> bool:
+    """Return whether a qualified text calls a function; an unqualified call means the schema public."""
     schema, _, plain = name.lower().rpartition(".")
-    tree, _ = tree_of_text(text) if plain in text.lower() else (None, 0)
+    tree, _ = parse_text(text) if plain in text.lower() else (None, 0)
     for node in tree.find_all(exp.Anonymous) if tree is not None else ():
         above = node.parent
-        given = (
+        schema_node = (
             above.this if isinstance(above, exp.Dot) else above.args.get("db") if above is not None else None
         )
-        whose = given.name.lower() if isinstance(given, exp.Identifier) else ""
-        if str(node.this).lower() == plain and (whose or PUBLIC) == (schema or PUBLIC):
+        call_schema = schema_node.name.lower() if isinstance(schema_node, exp.Identifier) else ""
+        if str(node.this).lower() == plain and (call_schema or PUBLIC) == (schema or PUBLIC):
             return True
     return False
 
 
-def casts(text: str, name: str) -> bool:
-    """Whether a text that has whole names names a type of a user's."""
-    tree, _ = tree_of_text(text) if name.rpartition(".")[2].lower() in text.lower() else (None, 0)
+def uses_type(text: str, name: str) -> bool:
+    """Return whether a qualified text uses a user-defined type."""
+    tree, _ = parse_text(text) if name.rpartition(".")[2].lower() in text.lower() else (None, 0)
     for node in tree.find_all(exp.DataType) if tree is not None else ():
-        given = user_name(node.args.get("kind")).lower()
-        if given and given.removeprefix(f"{PUBLIC}.") == name.lower():
+        type_name = user_type_name(node.args.get("kind")).lower()
+        if type_name and type_name.removeprefix(f"{PUBLIC}.") == name.lower():
             return True
     return False
 
 
-def spelled(name: str) -> str:
-    """A whole name as people write it: users see these texts in errors."""
-    from kpg.compiler.system.oids import quoted  # lazy: the system catalogs
+def quote_if_needed(name: str) -> str:
+    """Return a qualified name as SQL text, quoted only where necessary, as in error messages."""
+    from kpg.compiler.system.oids import quote_identifier  # lazy: the system catalogs
 
     schema, _, plain = name.rpartition(".")
-    return f"{quoted(schema or PUBLIC)}.{quoted(plain)}"
+    return f"{quote_identifier(schema or PUBLIC)}.{quote_identifier(plain)}"
 
 
-def whole_body(text: str, catalog: Catalog) -> str:
-    """The statements of a function that is written in SQL, with whole names."""
+def qualify_body(text: str, catalog: Catalog) -> str:
+    """Return the statements of a SQL function body with qualified names."""
 
-    return "; ".join(whole_names(one, catalog) for one in texts_of(text))
+    return "; ".join(qualify_names(statement, catalog) for statement in split_statements(text))
 
 
-def changed(text: str, changes: Changes) -> str:
-    """A text with others in the place of some of its parts."""
-    for start in sorted(changes, reverse=True):
-        end, shown = changes[start]
-        text = text[:start] + shown + text[end:]
+def apply_replacements(text: str, replacements: Replacements) -> str:
+    """Return a text with parts replaced."""
+    for start in sorted(replacements, reverse=True):
+        end, new_text = replacements[start]
+        text = text[:start] + new_text + text[end:]
     return text
 
 
-def is_local(node: exp.Table) -> bool:
-    """Whether a name is that of a WITH around it."""
+def is_cte_reference(node: exp.Table) -> bool:
+    """Return whether a table name refers to an enclosing WITH query."""
     above: exp.Expr | None = node
     while above is not None:
         with_ = above.args.get("with_") or above.args.get("with")
-        if with_ is not None and any(one.alias.lower() == node.name.lower() for one in with_.expressions):
+        if with_ is not None and any(cte.alias.lower() == node.name.lower() for cte in with_.expressions):
             return True
         above = above.parent
     return False
 
 
-def whole_query(query: ast.Select, catalog: Catalog) -> str:
-    """The text of a query that was just parsed, with whole names."""
-    naming = _Naming(catalog, query.text, query.span.start, written)
+def qualify_query(query: ast.Select, catalog: Catalog) -> str:
+    """Return the text of a parsed query with qualified names."""
+    qualifier = _NameQualifier(catalog, query.text, query.span.start, quote_qualified_name)
     for node in query.query.walk():
-        naming.note(node)
-    return changed(query.text, naming.changes)
+        qualifier.visit(node)
+    return apply_replacements(query.text, qualifier.replacements)
 
 
-class _Naming:
-    """Finds what of a text is to be replaced; its nodes say places from ``offset`` on."""
+class _NameQualifier:
+    """Collector of the replacements in a text; the positions of its nodes are shifted by ``offset``."""
 
     def __init__(self, catalog: Catalog, text: str, offset: int, spell: Callable[[str], str]) -> None:
         self._catalog = catalog
-        self._spell = spell
+        self._quote = spell
         self._text = text
         self._offset = offset
-        self.changes: Changes = {}
+        self.replacements: Replacements = {}
 
-    def note(self, node: exp.Expr) -> None:
-        """Note what a node names."""
+    def visit(self, node: exp.Expr) -> None:
+        """Record the replacement of the name in a node."""
         catalog = self._catalog
         match node:
-            case exp.Table(this=exp.Identifier() as name) if not node.args.get("db") and not is_local(node):
+            case exp.Table(this=exp.Identifier() as name) if not node.args.get("db") and not is_cte_reference(
+                node
+            ):
                 entry = catalog.find(name.name)
                 if entry is not None:
-                    self._put(name, name.name, self._spell(entry.name))
+                    self._replace(name, name.name, self._quote(entry.name))
             case exp.Anonymous():
                 called = str(node.this).lower()
-                if called in SEQUENCES and node.expressions:
-                    self._sequence(node.expressions[0])
+                if called in SEQUENCE_FUNCTIONS and node.expressions:
+                    self._replace_literal(node.expressions[0])
                 elif not isinstance(node.parent, exp.Dot):
-                    known = catalog.find_routines(called)
-                    if known:
-                        self._put(node, called, spelled(known[0].name))
+                    routines = catalog.find_routines(called)
+                    if routines:
+                        self._replace(node, called, quote_if_needed(routines[0].name))
             case exp.DataType(args={"kind": exp.Identifier() as name}):
                 known_type = catalog.find_type(name.name) or catalog.find(name.name)
                 if known_type is not None:
-                    self._put(name, name.name, spelled(known_type.name))
+                    self._replace(name, name.name, quote_if_needed(known_type.name))
             case exp.Cast() if node.to.sql("postgres").lower() == "regclass":
-                self._sequence(node.this)
+                self._replace_literal(node.this)
 
-    def _put(self, node: exp.Expr, given: str, shown: str) -> None:
+    def _replace(self, node: exp.Expr, name: str, qualified_text: str) -> None:
         place = node.meta
         if "start" in place and "end" in place:
             start, end = place["start"] - self._offset, place["end"] + 1 - self._offset
-            if self._text[start:end].strip('"').lower() == given.replace('"', '""').lower():
-                self.changes[start] = (end, shown)
+            if self._text[start:end].strip('"').lower() == name.replace('"', '""').lower():
+                self.replacements[start] = (end, qualified_text)
 
-    def _sequence(self, node: exp.Expr) -> None:
-        """The name in quotes of a sequence, or of a relation."""
+    def _replace_literal(self, node: exp.Expr) -> None:
+        """Record the replacement of a sequence or relation named by a string constant."""
         while isinstance(node, exp.Cast):
             node = node.this
         if not isinstance(node, exp.Literal) or not node.is_string or "." in node.name:
             return
         name = node.name.replace('"', "")
         found = self._catalog.find_sequence(name) or self._catalog.find(name)
-        place = literal_at(node, self._text, self._offset)
+        place = literal_offsets(node, self._text, self._offset)
         if found is not None and place is not None:
             start, end = place
-            self.changes[start] = (end, "'" + self._spell(found.name).replace("'", "''") + "'")
+            self.replacements[start] = (end, "'" + self._quote(found.name).replace("'", "''") + "'")
 
 
-def literal_at(node: exp.Literal, text: str, offset: int) -> tuple[int, int] | None:
-    """Where a text in quotes is, and no other that is the same: None unless it is written as usual."""
+def literal_offsets(node: exp.Literal, text: str, offset: int) -> tuple[int, int] | None:
+    """Return the offsets of a string constant in the text; None if it is not in plain quotes there."""
     if "start" not in node.meta or "end" not in node.meta:
         return None
     start, end = node.meta["start"] - offset, node.meta["end"] + 1 - offset
     return (start, end) if text[start:end] == "'" + node.name.replace("'", "''") + "'" else None
 
 
-def is_asked(node: exp.Expr) -> bool:
-    """Whether a text in quotes is the first argument of a function of sequences, or a regclass."""
+def is_sequence_argument(node: exp.Expr) -> bool:
+    """Return whether a string constant is the argument of a sequence function, or cast to regclass."""
     above = node.parent
     while isinstance(above, exp.Cast):
         if above.to.sql("postgres").lower() == "regclass":
             return True
         node, above = above, above.parent
-    if not isinstance(above, exp.Anonymous) or str(above.this).lower() not in SEQUENCES:
+    if not isinstance(above, exp.Anonymous) or str(above.this).lower() not in SEQUENCE_FUNCTIONS:
         return False
     return node is above.expressions[0]
 
 
-def sequence_call(name: str) -> str:
-    """The DEFAULT that gives the next number of a sequence of the catalog."""
-    return f"nextval({in_quotes(name)})"
+def nextval_call(name: str) -> str:
+    """Return the DEFAULT that takes the next number of a sequence."""
+    return f"nextval({qualified_literal(name)})"
 
 
-def in_quotes(name: str) -> str:
-    return "'" + spelled(name).replace("'", "''") + "'"
+def qualified_literal(name: str) -> str:
+    """Return a qualified name as a string constant."""
+    return "'" + quote_if_needed(name).replace("'", "''") + "'"
 
 
-def asks_sequence(text: str, name: str) -> bool:
-    """Whether a DEFAULT names a sequence of the catalog, with its schema or, as of old, without."""
-    return any(one.lower() in text.lower() for one in (f"'{name}'", in_quotes(name)))
+def uses_sequence(text: str, name: str) -> bool:
+    """Return whether a DEFAULT refers to a sequence, by its qualified or plain name."""
+    return any(one.lower() in text.lower() for one in (f"'{name}'", qualified_literal(name)))
 
 
-def names_called(tree: exp.Expr) -> frozenset[str]:
-    """The names of functions that a query calls, in lower case, of those that SQL does not have."""
+def called_functions(tree: exp.Expr) -> frozenset[str]:
+    """Return the names of the functions that a query calls, in lower case, without those of SQL syntax."""
     return frozenset(str(node.this).lower() for node in tree.find_all(exp.Anonymous))

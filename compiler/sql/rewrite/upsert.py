@@ -11,45 +11,49 @@ from sqlglot import exp
 
 from kpg.compiler.algebra.rel import types
 from kpg.compiler.catalog.constraints import NO_RULE
-from kpg.compiler.catalog.entries import Catalog, TableEntry, get_of
-from kpg.compiler.sql.bind.base_tables import with_heirs
-from kpg.compiler.sql.bind.calls import assigned, call
+from kpg.compiler.catalog.entries import Catalog, TableEntry, get_node
+from kpg.compiler.sql.bind.base_tables import bind_partitions
+from kpg.compiler.sql.bind.calls import call, coerce_for_assignment
 from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.predicate import bind_condition
-from kpg.compiler.sql.bind.query import new_binding, resolved
+from kpg.compiler.sql.bind.query import new_binding, resolved_query
 from kpg.compiler.sql.bind.scope import Binding, Field, Fields, Scope
 from kpg.compiler.sql.bound_tree import Filter, Join, Map, Node, Query, Scan
-from kpg.compiler.sql.frontend import Bound, check_reads, lowered
+from kpg.compiler.sql.frontend import LoweredQuery, check_reads, lower_bound_query
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.rewrite.changes import arbiters, assigned_values, joined, target_of
-from kpg.compiler.sql.rewrite.column_defaults import given_assignments, given_values
-from kpg.compiler.sql.rewrite.column_expressions import defaults
+from kpg.compiler.sql.rewrite.changes import arbiters, bind_assignments, bind_target, join_sources
+from kpg.compiler.sql.rewrite.column_defaults import apply_merge_defaults, apply_set_defaults
+from kpg.compiler.sql.rewrite.column_expressions import bind_defaults
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Column, If, Literal, Scalar
 from kpg.runtime.types import BIGINT, INTEGER, ROWID, Schema
 
-OverPairs = Callable[[TableEntry], Bound]
-"""From a table of pairs, as below, and behind them a number for each: the numbers and the new rows."""
+PairQuery = Callable[[TableEntry], LoweredQuery]
+"""Function from a table of pairs to a query for the new rows.
+
+A row of the table has the existing row, the row to insert and a number. The query has number and
+new row.
+"""
 
 
-def _note_reads(binding: Binding, statement: ast.Insert, entry: TableEntry, ids: Sequence[int]) -> None:
-    """What is read of the row that is there, if somebody asks whether it may be."""
+def _record_reads(binding: Binding, statement: ast.Insert, entry: TableEntry, ids: Sequence[int]) -> None:
+    """Record which columns of the existing row are read, if privileges are to be checked."""
     if binding.reads is None:
         return
-    named = entry if statement.through is None else binding.catalog.get(statement.through.view)
-    shown = {
-        name.lower(): Column(ids[place], BIGINT) for name, place in _shown_columns(statement, entry.schema)
+    target = entry if statement.updatable_view is None else binding.catalog.get(statement.updatable_view.view)
+    columns_by_name = {
+        name.lower(): Column(ids[place], BIGINT) for name, place in _named_positions(statement, entry.schema)
     }
-    known = [shown.get(name.lower(), Column(-1, BIGINT)) for name in named.schema.names]
-    binding.reads.enter(named, known, scanned=False)
+    columns = [columns_by_name.get(name.lower(), Column(-1, BIGINT)) for name in target.schema.names]
+    binding.reads.add_relation(target, columns, is_scanned=False)
 
 
-def lower_conflict(statement: ast.Insert, catalog: Catalog) -> Mfp | OverPairs | None:
-    """What ON CONFLICT does to a row that is there already; None for DO NOTHING.
+def lower_conflict(statement: ast.Insert, catalog: Catalog) -> Mfp | PairQuery | None:
+    """Lower ON CONFLICT to a map from the existing and the proposed row to the row that replaces it.
 
-    The input are the columns of the row that is there, then those of the row to insert; the output is the
-    row to put in their place, if the condition holds. With subqueries it is a query.
+    The input has the columns of the existing row, then those of the row to insert. The map drops rows
+    that fail the condition. With subqueries it is a query. None for DO NOTHING.
     """
     conflict = statement.conflict
     assert conflict is not None
@@ -59,55 +63,62 @@ def lower_conflict(statement: ast.Insert, catalog: Catalog) -> Mfp | OverPairs |
     arbiters(statement, entry)
     if not conflict.assignments:
         return None
-    ids = [[binding.fresh() for _ in schema.columns] for _ in range(2)]
+    ids = [[binding.new_id() for _ in schema.columns] for _ in range(2)]
     fields = [
         Field(relation, name, Column(own[place], schema.types[place]))
         for relation, own in zip((statement.alias, "excluded"), ids, strict=True)
-        for name, place in _shown_columns(statement, schema)
+        for name, place in _named_positions(statement, schema)
     ]
     scope = Scope(fields=Fields(fields))
-    _note_reads(binding, statement, entry, ids[0])
-    assignments = given_assignments(conflict.assignments, entry, statement.span.source)
-    new = assigned_values(binding, scope, schema, assignments)
-    kept: tuple[Scalar, ...] = ()
+    _record_reads(binding, statement, entry, ids[0])
+    assignments = apply_set_defaults(conflict.assignments, entry, statement.span.source)
+    new = bind_assignments(binding, scope, schema, assignments)
+    predicates: tuple[Scalar, ...] = ()
     if conflict.where is not None:
-        kept = conjuncts(bind_condition(binding, scope.without_aggregates("WHERE"), conflict.where, "WHERE"))
+        predicates = conjuncts(
+            bind_condition(binding, scope.without_aggregates("WHERE"), conflict.where, "WHERE")
+        )
     check_reads(binding.reads, catalog)
     old = [Column(id_, type_) for id_, type_ in zip(ids[0], schema.types, strict=True)]
     row = tuple(new.get(place, column) for place, column in enumerate(old))
     if not binding.subqueries:
-        return Mfp(kept, row)
+        return Mfp(predicates, row)
 
-    def over_pairs(pairs: TableEntry) -> Bound:
-        get = get_of(pairs)
-        number = Column(binding.fresh(), BIGINT)
-        node: Node = Scan(get, (*ids[0], *ids[1], number.index, binding.fresh()))
-        node = Filter(node, kept) if kept else node
-        made = [Column(binding.fresh(), scalar.type) for scalar in row]
-        node = Map(node, tuple(column.index for column in made), row)
-        return lowered(resolved(binding, Query(node, (number, *made), ("number", *schema.names))), catalog)
+    def lower_pairs(pairs: TableEntry) -> LoweredQuery:
+        get = get_node(pairs)
+        number = Column(binding.new_id(), BIGINT)
+        node: Node = Scan(get, (*ids[0], *ids[1], number.index, binding.new_id()))
+        node = Filter(node, predicates) if predicates else node
+        new_columns = [Column(binding.new_id(), scalar.type) for scalar in row]
+        node = Map(node, tuple(column.index for column in new_columns), row)
+        return lower_bound_query(
+            resolved_query(binding, Query(node, (number, *new_columns), ("number", *schema.names))), catalog
+        )
 
-    return over_pairs
+    return lower_pairs
 
 
-def _shown_columns(statement: ast.Insert, schema: Schema) -> list[tuple[str, int]]:
-    """The names by which a statement knows the table's columns, and these by their positions."""
-    found = statement.through
-    if found is None:
+def _named_positions(statement: ast.Insert, schema: Schema) -> list[tuple[str, int]]:
+    """Return the statement's names of the table's columns, with their positions."""
+    view = statement.updatable_view
+    if view is None:
         return [(name, place) for place, name in enumerate(schema.names)]
-    shown = zip(found.names, found.columns, strict=True)
-    return [(name, column.index) for name, column in shown if isinstance(column, Column)]
+    pairs = zip(view.names, view.columns, strict=True)
+    return [(name, column.index) for name, column in pairs if isinstance(column, Column)]
 
 
-def with_conflict(statement: ast.Insert, catalog: Catalog) -> ast.Insert:
-    """The statement with an ON CONFLICT: for OR REPLACE over the one key that the table has."""
+def rewrite_alternative(statement: ast.Insert, catalog: Catalog) -> ast.Insert:
+    """Rewrite INSERT OR IGNORE and INSERT OR REPLACE as INSERT ... ON CONFLICT.
+
+    OR REPLACE needs a table with exactly one key; NotSupportedError otherwise.
+    """
     if statement.conflict is not None:
         raise ProgrammingError("INSERT OR with ON CONFLICT", span=statement.span, hint="write one of them")
     if statement.alternative == "IGNORE":
         return replace(statement, alternative="", conflict=ast.Conflict((), (), None, statement.span))
     entry = catalog.table(statement.table, statement.span)
     names = entry.schema.names
-    keys = {one.columns for one in entry.constraints.uniques}
+    keys = {unique.columns for unique in entry.constraints.uniques}
     keys |= {tuple(names[place] for place in entry.schema.primary_key)} if entry.schema.primary_key else set()
     if len(keys) != 1:
         message = f'INSERT OR REPLACE into "{entry.name}", which has {len(keys) or "no"} keys,'
@@ -124,19 +135,22 @@ def with_conflict(statement: ast.Insert, catalog: Catalog) -> ast.Insert:
     return replace(statement, alternative="", conflict=conflict)
 
 
-def lower_merge(statement: ast.Merge, catalog: Catalog) -> Bound:
-    """The rowid of the target's row, NULL where there is none, the number of the action, and the new row.
+def lower_merge(statement: ast.Merge, catalog: Catalog) -> LoweredQuery:
+    """Lower a MERGE to rows of the target's rowid, the number of the action and the new row.
 
-    Actions without a new row have any; a default that takes a number of a sequence is NULL.
+    The rowid is NULL for rows to insert. The new row of an action without one is arbitrary. A default
+    that takes a sequence's number is NULL.
     """
     entry = catalog.table(statement.table, statement.span)
-    binding, scope, below, scan = target_of(statement, catalog)
-    there, given = (Column(binding.fresh(), INTEGER) for _ in range(2))
-    one = Literal(1, INTEGER)
-    target: Node = Map(_of_all(binding, statement, below, scan), (there.index,), (one,))
+    binding, scope, target_rows, scan = bind_target(statement, catalog)
+    in_target, in_source = (Column(binding.new_id(), INTEGER) for _ in range(2))
+    present = Literal(1, INTEGER)
+    target: Node = Map(_target_rows(binding, statement, target_rows, scan), (in_target.index,), (present,))
     targets = list(scope.fields)
-    source_scope = Scope(common=scope.common)
-    source: Node = Map(joined(binding, source_scope, None, statement.using), (given.index,), (one,))
+    source_scope = Scope(common_tables=scope.common_tables)
+    source: Node = Map(
+        join_sources(binding, source_scope, None, statement.using), (in_source.index,), (present,)
+    )
     both = replace(scope, fields=Fields([*targets, *source_scope.fields]))
     on = conjuncts(bind_condition(binding, both.without_aggregates("ON"), statement.on, "ON"))
     kinds = {when.kind for when in statement.whens}
@@ -144,13 +158,13 @@ def lower_merge(statement: ast.Merge, catalog: Catalog) -> Bound:
         node: Node = Join("full", source, target, on)
     else:
         node = Join("left" if "target" in kinds else "inner", source, target, on)
-    action, choices = _choices(binding, statement, (both, source_scope, scope), (there, given))
-    number = Column(binding.fresh(), INTEGER)
+    action, choices = _choose_actions(binding, statement, (both, source_scope, scope), (in_target, in_source))
+    number = Column(binding.new_id(), INTEGER)
     node = Filter(
         Map(node, (number.index,), (action,)), (call(binding, "is_not_null", [number], statement.on),)
     )
     rows = [
-        _row(binding, entry, when, scoped, catalog)
+        _new_row(binding, entry, when, scoped, catalog)
         for when, scoped in zip(statement.whens, choices, strict=True)
     ]
     columns: list[Column] = []
@@ -162,44 +176,47 @@ def lower_merge(statement: ast.Merge, catalog: Catalog) -> Bound:
             if row is not None:
                 test = call(binding, "eq", [number, Literal(index, INTEGER)], statement.on)
                 value = If(test, row[place], value, type_)
-        columns.append(Column(binding.fresh(), type_))
+        columns.append(Column(binding.new_id(), type_))
         values.append(value)
     node = Map(node, tuple(column.index for column in columns), tuple(values))
     names = ("rowid", "action", *entry.schema.names)
-    return lowered(
-        resolved(binding, Query(node, (Column(scan.ids[-1], ROWID), number, *columns), names)), catalog
+    return lower_bound_query(
+        resolved_query(binding, Query(node, (Column(scan.ids[-1], ROWID), number, *columns), names)), catalog
     )
 
 
-def _of_all(binding: Binding, statement: ast.Merge, below: Node, scan: Scan) -> Node:
-    """The target's rows; for what no table has, those of all tables under its ids, with NULL for rowids."""
-    if statement.part != "unmatched":
-        return below
-    query = with_heirs(binding, binding.catalog.table(statement.table), "")
+def _target_rows(binding: Binding, statement: ast.Merge, rows: Node, scan: Scan) -> Node:
+    """Return the target's rows.
+
+    In the phase for rows that match no partition, return those of all partitions, with NULL rowids.
+    """
+    if statement.phase != "unmatched":
+        return rows
+    query = bind_partitions(binding, binding.catalog.table(statement.table), "")
     assert query is not None
     *ids, rowid = scan.ids
     return Map(query.node, (*ids, rowid), (*query.columns[: len(ids)], Literal(None, types(scan.rel)[-1])))
 
 
-def _choices(
+def _choose_actions(
     binding: Binding,
     statement: ast.Merge,
     scopes: tuple[Scope, Scope, Scope],
     present: tuple[Column, Column],
 ) -> tuple[Scalar, list[Scope]]:
-    """The number of the first action whose row it is, and the names that each may use."""
+    """Return the number of the first action that applies to a row, and the scope of each action."""
     both, source, target = scopes
-    there, given = present
+    in_target, in_source = present
     action: Scalar = Literal(None, INTEGER)
     chosen: list[Scope] = []
     for index, when in reversed(list(enumerate(statement.whens))):
         match when.kind:
             case "matched":
-                scope, tests = both, [("is_not_null", there), ("is_not_null", given)]
+                scope, tests = both, [("is_not_null", in_target), ("is_not_null", in_source)]
             case "target":
-                scope, tests = source, [("is_null", there)]
+                scope, tests = source, [("is_null", in_target)]
             case _:
-                scope, tests = target, [("is_null", given)]
+                scope, tests = target, [("is_null", in_source)]
         conditions = [call(binding, name, [column], statement.on) for name, column in tests]
         if when.condition is not None:
             conditions.append(
@@ -213,33 +230,38 @@ def _choices(
     return action, chosen
 
 
-def _row(
+def _new_row(
     binding: Binding, entry: TableEntry, when: ast.When, scope: Scope, catalog: Catalog
 ) -> list[Scalar] | None:
-    """The new row of an action; None if it makes none."""
+    """Return the new row of an action; None if it has none."""
     schema = entry.schema
     if when.assignments:
-        given = given_assignments(when.assignments, entry, binding.source)
-        new = assigned_values(binding, scope, schema, given)
+        assignments = apply_set_defaults(when.assignments, entry, binding.source)
+        new = bind_assignments(binding, scope, schema, assignments)
         old = [field.column for field in scope.fields[: len(schema.columns)]]
         return [new.get(place, column) for place, column in enumerate(old)]
     if when.values is None:
         return None
-    places, cells = given_values(when, entry, binding.source)
+    places, cells = apply_merge_defaults(when, entry, binding.source)
     values: dict[int, Scalar] = {}
     inner = scope.without_aggregates("VALUES")
     for place, cell in zip(places, cells, strict=True):
-        values[place] = assigned(binding, binding.expression(inner, cell), schema.columns[place], cell)
+        values[place] = coerce_for_assignment(
+            binding, binding.expression(inner, cell), schema.columns[place], cell
+        )
     missing = [place for place in range(len(schema.columns)) if place not in values]
-    for place, default in defaults(entry, missing, catalog).items():
+    for place, default in bind_defaults(entry, missing, catalog).items():
         empty: Scalar = Literal(None, schema.types[place])
         values[place] = empty if default.sequences else default.scalar
     return [values[place] for place in range(len(schema.columns))]
 
 
-def missing_of(when: ast.When, entry: TableEntry, source: str) -> Sequence[int]:
-    """The columns that an inserting action gives no value."""
+def missing_columns(when: ast.When, entry: TableEntry, source: str) -> Sequence[int]:
+    """Return the positions of the columns to which an inserting action assigns no value.
+
+    Empty for tables without defaults, generated or identity columns.
+    """
     if when.values is None or not any(rule != NO_RULE for rule in entry.constraints.rules):
         return ()
-    places, _ = given_values(when, entry, source)
+    places, _ = apply_merge_defaults(when, entry, source)
     return tuple(place for place in range(len(entry.schema.columns)) if place not in places)

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from kpg.compiler.catalog.constraints import Check
 from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.execute.changes.foreign_keys import References
-from kpg.runtime.convert.python_values import show
+from kpg.runtime.convert.python_values import show_word
 from kpg.runtime.errors import DataError, IntegrityError
 from kpg.runtime.executor import Executor
-from kpg.runtime.handles import Rules
+from kpg.runtime.handles import LoadRules
 from kpg.runtime.plan import Mfp
 from kpg.runtime.types import ERROR
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 Words = NDArray[np.int64]
 
 
-class Guard:
-    """The rules of one table. Whatever changes its rows goes through here."""
+class ConstraintGuard:
+    """Applies the constraints of one table to every change of its rows."""
 
     def __init__(
         self, executor: Executor, entry: TableEntry, catalog: Catalog, references: References | None
     ) -> None:
-        """Without ``references`` the table neither has foreign keys nor is referred to."""
+        """Make the guard of a table. Without ``references`` it has no foreign keys and none refer to it."""
         self._executor = executor
         self._entry = entry
         self._catalog = catalog
@@ -37,38 +37,40 @@ class Guard:
         self.expression_keys: Sequence[ExpressionKey] = ()
 
     @cached_property
-    def _generated(self) -> Mfp | None:
-        from kpg.compiler.sql.rewrite.column_expressions import generated  # lazy: the start does without it
+    def _generated_columns(self) -> Mfp | None:
+        from kpg.compiler.sql.rewrite.column_expressions import (
+            bind_generated_columns,
+        )  # lazy: the start does without it
 
-        return generated(self._entry, self._catalog)
+        return bind_generated_columns(self._entry, self._catalog)
 
     @cached_property
     def _checks(self) -> Mfp | None:
-        from kpg.compiler.sql.rewrite.column_expressions import checks  # lazy: the start does without it
+        from kpg.compiler.sql.rewrite.column_expressions import bind_checks  # lazy: the start does without it
 
-        return checks(self._entry, self._catalog)
+        return bind_checks(self._entry, self._catalog)
 
     def insert(self, words: Words) -> Words:
-        """Append rows; their rowids."""
-        words = self.fitting(words)
+        """Append rows and return their rowids."""
+        words = self.complete_and_check(words)
         rowids = self._executor.insert(self._entry.name, words)
-        for one in self.expression_keys:
-            one.inserted(words)
+        for key in self.expression_keys:
+            key.insert_keys(words)
         if self._references is not None:
-            self._references.inserted(self._entry.name, rowids, words)
+            self._references.record_insert(self._entry.name, rowids, words)
         return rowids
 
     @property
-    def rules(self) -> Rules | None:
-        """What workers can hold new rows to; None if there is more to it."""
-        if self._generated is not None or self.expression_keys:
+    def rules(self) -> LoadRules | None:
+        """The rules that workers can check; None if the table needs more."""
+        if self._generated_columns is not None or self.expression_keys:
             return None
-        return Rules(self._checks, self.fitting)
+        return LoadRules(self._checks, self.complete_and_check)
 
-    def landed(self, rowids: tuple[int, int]) -> None:
-        """Rows have come that workers have held to ``rules``."""
+    def record_load(self, rowids: tuple[int, int]) -> None:
+        """Record rows that were loaded into the workers, which have checked ``rules``."""
         if self._references is not None:
-            self._references.landed(self._entry.name, rowids)
+            self._references.record_load(self._entry.name, rowids)
 
     def delete(self, rowids: Words) -> None:
         """Delete live rows."""
@@ -77,61 +79,61 @@ class Guard:
             return
         old = self._executor.fetch(self._entry.name, rowids)
         self._executor.delete(self._entry.name, rowids)
-        for one in self.expression_keys:
-            one.deleted(old)
+        for key in self.expression_keys:
+            key.delete_keys(old)
         if self._references is not None:
-            self._references.deleted(self._entry.name, old)
+            self._references.record_delete(self._entry.name, old)
 
     def update(self, rowids: Words, words: Words) -> Words:
-        """Put rows in the place of others, one by one; their rowids."""
-        words = self.fitting(words)
+        """Replace rows and return the new rowids, in the same order."""
+        words = self.complete_and_check(words)
         name = self._entry.name
         old = self._executor.fetch(name, rowids)
         self._executor.delete(name, rowids)
         new = self._executor.insert(name, words)
-        for one in self.expression_keys:
-            one.deleted(old)
-            one.inserted(words)
+        for key in self.expression_keys:
+            key.delete_keys(old)
+            key.insert_keys(words)
         if self._references is not None:
-            self._references.updated(name, old, words, new)
+            self._references.record_update(name, old, words, new)
         return new
 
-    def fitting(self, words: Words) -> Words:
-        """Rows with their generated columns; IntegrityError if one fails a CHECK."""
+    def complete_and_check(self, words: Words) -> Words:
+        """Return rows with their generated columns; IntegrityError if one fails a CHECK."""
         if not words.shape[1]:
             return words
         words = np.ascontiguousarray(words)
-        if self._generated is not None:
-            words, _ = self._executor.evaluate(self._generated, words)
+        if self._generated_columns is not None:
+            words, _ = self._executor.evaluate(self._generated_columns, words)
             words = np.ascontiguousarray(words)
-            self._refuse_errors(words)
+            self._check_errors(words)
         if self._checks is not None:
-            self._refuse_failures(words)
+            self._check_rows(words)
         return words
 
-    def _refuse_errors(self, words: Words) -> None:
+    def _check_errors(self, words: Words) -> None:
         bad = (words == ERROR).any(axis=1)
         if bad.any():
             column = self._entry.schema.names[int(np.argmax(bad))]
             raise DataError(f"the value for column {column} of table {self._entry.name} failed to compute")
 
-    def _refuse_failures(self, words: Words) -> None:
+    def _check_rows(self, words: Words) -> None:
         assert self._checks is not None
         results, _ = self._executor.evaluate(self._checks, words)
         for check, result in zip(self._entry.constraints.checks, results, strict=True):
             bad = np.flatnonzero((result == 0) | (result == ERROR))
             if bad.size:
                 columns = zip(words[:, bad[0]].tolist(), self._entry.schema.types, strict=True)
-                row = ", ".join(show(word, type_, self._executor.dictionary) for word, type_ in columns)
-                if self._is_bound(check):
-                    raise _beyond(self._entry.name, row)
+                row = ", ".join(show_word(word, type_, self._executor.dictionary) for word, type_ in columns)
+                if self._is_partition_bound(check):
+                    raise _partition_error(self._entry.name, row)
                 raise IntegrityError(
                     f"row ({row}) of table {self._entry.name} fails CHECK {check.name}: {check.text}",
                     hint="nothing was changed",
                 )
 
-    def _is_bound(self, check: Check) -> bool:
-        """Whether a check says which rows a partition takes."""
+    def _is_partition_bound(self, check: Check) -> bool:
+        """Whether a check is the bound of a partition."""
         name = self._entry.name.lower()
         others = self._catalog.others
         return check.name.endswith("_partition") and any(
@@ -139,24 +141,26 @@ class Guard:
         )
 
 
-def _beyond(name: str, row: str) -> IntegrityError:
+def _partition_error(name: str, row: str) -> IntegrityError:
     message = f'new row for relation "{name.rpartition(".")[2]}" violates partition constraint'
     error = IntegrityError(message, hint="nothing was changed").with_detail(f"Failing row contains ({row}).")
     error.sqlstate = "23514"
     return error
 
 
-def guards(executor: Executor, catalog: Catalog, references: References) -> dict[str, Guard | None]:
-    """The guards of all tables, None for those that need none."""
+def make_guards(
+    executor: Executor, catalog: Catalog, references: References
+) -> dict[str, ConstraintGuard | None]:
+    """Return the guards of all tables, None for those without constraints."""
     indexed = {key[1] for key in catalog.others if key[0] == "unique index"}
-    found: dict[str, Guard | None] = {}
+    found: dict[str, ConstraintGuard | None] = {}
     for entry in catalog:
         if not isinstance(entry, TableEntry):
             continue
-        referring = references if references.concerns(entry.name) else None
+        referring = references if references.has_foreign_keys(entry.name) else None
         special = entry.name.lower() in indexed
-        needed = referring is not None or special or entry.constraints.guarded
-        guard = Guard(executor, entry, catalog, referring) if needed else None
+        needed = referring is not None or special or entry.constraints.has_row_checks
+        guard = ConstraintGuard(executor, entry, catalog, referring) if needed else None
         if guard is not None and special:
             from kpg.execute.changes.expression_keys import expression_keys  # lazy: start-up
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog.constraints import Sequence as Numbers
 from kpg.compiler.catalog.entries import Catalog, TableEntry
-from kpg.compiler.qualified_names import Resolved
-from kpg.compiler.sql.rewrite.column_expressions import Default, defaults
+from kpg.compiler.qualified_names import QualifiedName
+from kpg.compiler.sql.rewrite.column_expressions import Default, bind_defaults
 from kpg.runtime.errors import DataError, InterfaceError, ProgrammingError
 from kpg.runtime.executor import Executor
-from kpg.runtime.functions.mathematics import DRAWN
+from kpg.runtime.functions.mathematics import SEQUENCE_CALLS
 from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Column
 from kpg.runtime.types import ERROR, NULL
@@ -23,64 +23,68 @@ from kpg.runtime.types import ERROR, NULL
 Words = NDArray[np.int64]
 
 
-class Coming(dict[str, int]):
-    """The next numbers of sequences; those that are ``fresh`` were set, and nothing was given before them."""
+class NextNumbers(dict[str, int]):
+    """The next number of each sequence; ``fresh`` has the sequences that were set and not used since."""
 
     def __init__(self) -> None:
         super().__init__()
         self.fresh: set[str] = set()
 
 
-class Given:
-    """The numbers that a session was given last, by sequence, and of which sequence the very last was."""
+class SessionNumbers:
+    """The last number of each sequence in a session, and the sequence of ``lastval``."""
 
     def __init__(self) -> None:
         self.last = ""
         self.numbers: dict[str, int] = {}
 
-    def copy(self) -> "Given":
-        """The same, which goes on by itself."""
-        made = Given()
-        made.last, made.numbers = self.last, dict(self.numbers)
-        return made
+    def copy(self) -> "SessionNumbers":
+        """Return an independent copy."""
+        result = SessionNumbers()
+        result.last, result.numbers = self.last, dict(self.numbers)
+        return result
 
 
 class Sequences:
-    """The next numbers of sequences, by name, and which numbers each session was given last."""
+    """Positions of all sequences, and the last numbers of each session."""
 
     def __init__(self, catalog: Callable[[], Catalog]) -> None:
         self._catalog = catalog
-        self.next = Coming()
-        catalog().numbers = lambda: self.next
-        self._given: dict[int, Given] = {}
-        """By the numbers of sessions."""
-        self._drawn: list[tuple[int, str, int]] = []
+        self.next = NextNumbers()
+        catalog().next_values = lambda: self.next
+        self._sessions: dict[int, SessionNumbers] = {}
+        """Last numbers by session number."""
+        self._row_counters: list[tuple[int, str, int]] = []
 
-    def follow(self, other: "Sequences") -> None:
-        """Go on as those of another database do that has the same sequences."""
+    def copy_from(self, other: "Sequences") -> None:
+        """Take over the positions of a database with the same sequences."""
         self.next.clear()
         self.next.update(other.next)
         self.next.fresh = set(other.next.fresh)
-        self._given = {number: one.copy() for number, one in other._given.items()}
+        self._sessions = {number: session.copy() for number, session in other._sessions.items()}
 
-    def pass_by(self, other: "Sequences") -> None:
-        """Go on behind what another database has given of the same sequences, where it has come further."""
+    def advance_past(self, other: "Sequences") -> None:
+        """Advance sequences that another database has advanced further."""
         for name, value in other.next.items():
-            if self._catalog().find_sequence(Resolved(name)) is not None:
+            if self._catalog().find_sequence(QualifiedName(name)) is not None:
                 numbers = self._numbers(name)
                 here = self.next.get(numbers.name, numbers.start)
                 self.next[numbers.name] = max(here, value) if numbers.increment > 0 else min(here, value)
 
-    def forget(self, name: str) -> Callable[[], None]:
-        """A sequence is gone, or starts anew; what puts it back where it stood."""
-        coming, fresh = self.next.pop(name, None), name in self.next.fresh
-        given = [(one.numbers, one.numbers.pop(name)) for one in self._given.values() if name in one.numbers]
+    def remove(self, name: str) -> Callable[[], None]:
+        """Remove or reset a sequence; return a function that restores its position."""
+        position, fresh = self.next.pop(name, None), name in self.next.fresh
+        given = [
+            (session.numbers, session.numbers.pop(name))
+            for session in self._sessions.values()
+            if name in session.numbers
+        ]
         self.next.fresh.discard(name)
 
         def put_back() -> None:
-            self.forget(name)
-            if coming is not None:
-                self.next[name] = coming
+            self.remove(name)
+            if position is not None:
+                self.next[name] = position
             for numbers, number in given:
                 numbers[name] = number
             if fresh:
@@ -89,58 +93,58 @@ class Sequences:
         return put_back
 
     def restart(self, name: str, value: int | None = None) -> None:
-        """Have a sequence go on with a value, its first one without."""
+        """Restart a sequence at a value, by default at its start value."""
         self.next[name] = self._numbers(name).start if value is None else value
         self.next.fresh.add(name)
 
-    def stepped(self, old: Numbers, new: Numbers) -> None:
-        """A sequence has another increment: what comes next follows the number that was given last by it."""
+    def change_increment(self, old: Numbers, new: Numbers) -> None:
+        """Adapt the next number to a new increment."""
         coming = self.next.get(old.name)
         if coming is not None and coming != old.start and old.name not in self.next.fresh:
             self.next[old.name] = coming - old.increment + new.increment
 
-    def unask(self) -> None:
-        """Forget which numbers this session was given."""
-        self.over(self._catalog().asker.number)
+    def forget_session(self) -> None:
+        """Forget the last numbers of the current session."""
+        self.end_session(self._catalog().asker.number)
 
-    def over(self, number: int) -> None:
-        """Forget which numbers a session was given."""
-        self._given.pop(number, None)
+    def end_session(self, number: int) -> None:
+        """Forget the last numbers of a session."""
+        self._sessions.pop(number, None)
 
     def rename(self, old: str, new: str) -> None:
-        """A sequence has another name."""
-        for known in (self.next, *(one.numbers for one in self._given.values())):
+        """Rename a sequence."""
+        for known in (self.next, *(one.numbers for one in self._sessions.values())):
             if old in known:
                 known[new] = known.pop(old)
-        for one in self._given.values():
-            one.last = new if one.last == old else one.last
+        for session in self._sessions.values():
+            session.last = new if session.last == old else session.last
 
-    def _mine(self) -> Given:
-        return self._given.setdefault(self._catalog().asker.number, Given())
+    def _session_numbers(self) -> SessionNumbers:
+        return self._sessions.setdefault(self._catalog().asker.number, SessionNumbers())
 
     def _numbers(self, name: str) -> Numbers:
-        return self._catalog().sequence(Resolved(name))
+        return self._catalog().sequence(QualifiedName(name))
 
-    def take(self, name: str, count: int) -> Words:
-        """The next numbers of a sequence; DataError if it has no more."""
+    def next_values(self, name: str, count: int) -> Words:
+        """Return the next ``count`` numbers of a sequence; DataError if it is exhausted."""
         numbers = self._numbers(name)
         first = self.next.get(numbers.name, numbers.start)
         last = first + (count - 1) * numbers.increment
         if count and not numbers.least <= last <= numbers.most:
-            return self._around(numbers, first, count)
+            return self._next_values_at_limit(numbers, first, count)
         if count:
-            self._went(numbers, last)
-            self._mine().last = numbers.name
+            self._advance(numbers, last)
+            self._session_numbers().last = numbers.name
         return first + numbers.increment * np.arange(count, dtype=np.int64)
 
-    def _around(self, numbers: Numbers, value: int, count: int) -> Words:
-        """The next numbers of a sequence that reaches its end."""
+    def _next_values_at_limit(self, numbers: Numbers, value: int, count: int) -> Words:
+        """Return the next numbers of a sequence that reaches its limit."""
         found: list[int] = []
         for _ in range(count):
             if not numbers.least <= value <= numbers.most:
                 if not numbers.cycle:
                     if found:
-                        self._went(numbers, found[-1])
+                        self._advance(numbers, found[-1])
                     end = "maximum" if numbers.increment > 0 else "minimum"
                     limit = numbers.most if numbers.increment > 0 else numbers.least
                     name = numbers.name.rpartition(".")[2]
@@ -150,46 +154,50 @@ class Sequences:
                 value = numbers.least if numbers.increment > 0 else numbers.most
             found.append(value)
             value += numbers.increment
-        self._went(numbers, found[-1])
-        self._mine().last = numbers.name
+        self._advance(numbers, found[-1])
+        self._session_numbers().last = numbers.name
         return np.array(found, np.int64)
 
-    def _went(self, numbers: Numbers, last: int) -> None:
-        """A number was given, and none behind it."""
+    def _advance(self, numbers: Numbers, last: int) -> None:
+        """Record the last number that was returned."""
         self.next[numbers.name] = last + numbers.increment
         self.next.fresh.discard(numbers.name)
-        self._mine().numbers[numbers.name] = last
+        self._session_numbers().numbers[numbers.name] = last
 
-    def begin(self, name: str, each: int) -> tuple[int, int, Numbers]:
-        """A statement takes so many numbers for each row of a query: who counts, the first, the sequence."""
+    def begin_row_numbers(self, name: str, each: int) -> tuple[int, int, Numbers]:
+        """Start a statement that draws ``each`` numbers per row of a query.
+
+        Returns:
+            The token of the row counter, the first number, and the sequence.
+        """
 
         numbers = self._numbers(name)
-        token = DRAWN.begin()
-        self._drawn.append((token, name, each))
+        token = SEQUENCE_CALLS.begin()
+        self._row_counters.append((token, name, each))
         return token, self.next.get(numbers.name, numbers.start), numbers
 
     @property
-    def is_drawn(self) -> bool:
-        """Whether such a statement is under way."""
-        return bool(self._drawn)
+    def has_row_numbers(self) -> bool:
+        """Whether a statement draws numbers per row."""
+        return bool(self._row_counters)
 
-    def settle(self) -> None:
-        """What such a statement has computed is taken; DataError if there are not as many numbers."""
-        if not self._drawn:
+    def finish_row_numbers(self) -> None:
+        """Advance the sequences by the numbers that the statement has drawn; DataError if one is exhausted."""
+        if not self._row_counters:
             return
 
-        drawn, self._drawn = self._drawn, []
-        for token, name, each in drawn:
-            self.take(name, each * DRAWN.end(token))
+        counters, self._row_counters = self._row_counters, []
+        for token, name, each in counters:
+            self.next_values(name, each * SEQUENCE_CALLS.end(token))
 
     def call(self, function: str, args: Sequence[str]) -> int:
-        """What ``nextval``, ``currval``, ``setval`` or ``lastval`` gives; the first argument is a name."""
+        """Return the value of nextval, currval, setval or lastval; the first argument is a name."""
         match function, len(args):
             case "nextval", 1:
-                return int(self.take(args[0], 1)[0])
+                return int(self.next_values(args[0], 1)[0])
             case "currval", 1:
                 name = self._numbers(args[0]).name
-                given = self._mine().numbers.get(name)
+                given = self._session_numbers().numbers.get(name)
                 if given is None:
                     plain = name.rpartition(".")[2]
                     error = InterfaceError(
@@ -199,7 +207,7 @@ class Sequences:
                     raise error
                 return given
             case "lastval", 0:
-                mine = self._mine()
+                mine = self._session_numbers()
                 given = mine.numbers.get(mine.last)
                 if given is None or mine.last.lower() not in self._catalog().sequences:
                     error = InterfaceError("lastval is not yet defined in this session")
@@ -224,34 +232,45 @@ class Sequences:
             raise error
         called = len(args) < 3 or args[2].lower().strip("'") in ("true", "t")
         if called:
-            self._went(numbers, value)
+            self._advance(numbers, value)
         else:
             self.restart(numbers.name, value)
         return value
 
 
-def numbered(entry: TableEntry, catalog: Catalog, places: list[int]) -> dict[int, Default]:
-    """The DEFAULTs among those of ``places`` that take numbers of sequences."""
+def sequence_defaults(entry: TableEntry, catalog: Catalog, positions: list[int]) -> dict[int, Default]:
+    """Return the DEFAULTs of columns that draw numbers of sequences."""
     rules = entry.constraints.rules
-    if not any("(" in rules[place].default for place in places):
+    if not any("(" in rules[place].default for place in positions):
         return {}
-    return {place: one for place, one in defaults(entry, places, catalog).items() if one.sequences}
+    return {
+        place: default
+        for place, default in bind_defaults(entry, positions, catalog).items()
+        if default.sequences
+    }
 
 
-def filled(executor: Executor, sequences: Sequences, found: dict[int, Default], words: Words) -> Words:
-    """Rows with numbers of sequences in the columns that have such a DEFAULT."""
-    if found:
+def fill_sequence_defaults(
+    executor: Executor, sequences: Sequences, sequence_columns: dict[int, Default], words: Words
+) -> Words:
+    """Return rows with sequence numbers in the columns of such DEFAULTs."""
+    if sequence_columns:
         words = words.copy()
-    taken = _taken(sequences, found, words.shape[1])
-    for place, default in found.items():
-        words[place] = _computed(executor, default, taken, words.shape[1])
+    drawn = _draw_numbers(sequences, sequence_columns, words.shape[1])
+    for place, default in sequence_columns.items():
+        words[place] = _evaluate_default(executor, default, drawn, words.shape[1])
     return words
 
 
-def _taken(sequences: Sequences, found: dict[int, Default], rows: int) -> dict[str, Iterator[Words]]:
-    """The numbers that the rows take, row by row: for each sequence those of one call after another."""
-    uses = Counter(name for default in found.values() for name in default.sequences if name)
-    return {name: iter(sequences.take(name, rows * each).reshape(-1, each).T) for name, each in uses.items()}
+def _draw_numbers(
+    sequences: Sequences, sequence_columns: dict[int, Default], rows: int
+) -> dict[str, Iterator[Words]]:
+    """Draw the numbers for all rows; for each sequence yield those of one call after another."""
+    uses = Counter(name for default in sequence_columns.values() for name in default.sequences if name)
+    return {
+        name: iter(sequences.next_values(name, rows * each).reshape(-1, each).T)
+        for name, each in uses.items()
+    }
 
 
 def default_words(
@@ -259,34 +278,39 @@ def default_words(
     sequences: Sequences,
     entry: TableEntry,
     catalog: Catalog,
-    places: tuple[int, ...],
+    positions: tuple[int, ...],
     rows: int,
 ) -> Words:
-    """The DEFAULTs of some columns ``int64[places, rows]``."""
-    found = defaults(entry, places, catalog)
-    taken = _taken(sequences, found, rows)
-    return np.array([_computed(executor, found[place], taken, rows) for place in places], np.int64)
+    """Return the DEFAULTs of some columns as ``int64[places, rows]``."""
+    columns = bind_defaults(entry, positions, catalog)
+    drawn = _draw_numbers(sequences, columns, rows)
+    return np.array(
+        [_evaluate_default(executor, columns[place], drawn, rows) for place in positions], np.int64
+    )
 
 
 def with_defaults(
     executor: Executor, sequences: Sequences, entry: TableEntry, catalog: Catalog, words: Words
 ) -> Words:
-    """Rows ``words[ncols, n]`` with DEFAULTs in the place of values that are omitted, which are ERROR.
+    """Return rows ``words[ncols, n]`` with DEFAULTs in place of omitted values, which are ERROR.
 
-    A column without a DEFAULT gets NULL. A sequence gives as many numbers as rows omit its column.
+    A column without a DEFAULT gets NULL. A sequence advances by the number of rows that omit its
+    column.
     """
     omitted = words == ERROR
     words = np.where(omitted, NULL, words)
     for place in np.flatnonzero(omitted.any(axis=1)).tolist():
         if entry.constraints.rule(place).default:
             rows = int(omitted[place].sum())
-            found = default_words(executor, sequences, entry, catalog, (place,), rows)
-            words[place, omitted[place]] = found[0]
+            values = default_words(executor, sequences, entry, catalog, (place,), rows)
+            words[place, omitted[place]] = values[0]
     return np.ascontiguousarray(words)
 
 
-def _computed(executor: Executor, default: Default, taken: dict[str, Iterator[Words]], rows: int) -> Words:
-    numbers = [next(taken[name]) if name else np.arange(rows) for name in default.sequences]
+def _evaluate_default(
+    executor: Executor, default: Default, drawn: dict[str, Iterator[Words]], rows: int
+) -> Words:
+    numbers = [next(drawn[name]) if name else np.arange(rows) for name in default.sequences]
     if isinstance(default.scalar, Column):
         return numbers[default.scalar.index]
     inputs = np.array(numbers or [np.zeros(rows, np.int64)], np.int64)

@@ -12,30 +12,34 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.api.result import Result, row_count
+from kpg.api.result import Result, row_count_result
 from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.compiler.sql.bind.volatile_calls import (
-    MENTIONS,
+    VOLATILE_PATTERN,
     Tree,
-    assigned_for_rows,
-    for_rows,
-    has_calls,
-    once_by_chance,
-    replaced,
+    evaluate_sequence_calls,
+    evaluate_volatile_rows,
+    has_sequence_calls,
+    number_assignments,
+    number_rows_from_sequences,
 )
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.rewrite.changes import check_insertion, lower_returning, through_view
-from kpg.compiler.sql.rewrite.column_defaults import given_insert, insert_places, with_sequences
-from kpg.execute.changes.table_writes import checked, distinct
+from kpg.compiler.sql.rewrite.changes import check_insertion, lower_returning, redirect_to_table
+from kpg.compiler.sql.rewrite.column_defaults import (
+    apply_insert_defaults,
+    apply_sequence_defaults,
+    insert_positions,
+)
+from kpg.execute.changes.table_writes import check_values, distinct
 from kpg.execute.queries.query_plan import (
-    Planned,
+    PlannedStatement,
     bind,
     constant_words,
     plan,
     plan_bound,
-    widening,
+    retry_with_numeric,
 )
-from kpg.execute.queries.result_rows import Decoded, expand, permutation
+from kpg.execute.queries.result_rows import EncodedContents, expand, permutation
 from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import DataError, IntegrityError, NotSupportedError, SerializationError
 from kpg.runtime.plan import Mfp
@@ -59,66 +63,68 @@ else:
 T = TypeVar("T")
 
 
-def settle_numbers(engine: Engine) -> None:
-    """What a statement has given rows of sequences is taken, if there are any."""
+def finish_row_numbers(engine: Engine) -> None:
+    """Advance the sequences by the numbers that a statement has drawn for rows."""
     if engine.used_sequences is not None:
-        engine.sequences.settle()
+        engine.sequences.finish_row_numbers()
 
 
-def settling(engine: Engine, compute: Callable[[], T]) -> T:
-    """What a statement computes; the numbers that it has given rows are taken, if it fails too."""
+def compute_with_numbers(engine: Engine, compute: Callable[[], T]) -> T:
+    """Return the result of ``compute``, and advance the sequences that it has drawn from, also on failure."""
     try:
-        return widening(compute)
+        return retry_with_numeric(compute)
     finally:
-        settle_numbers(engine)
+        finish_row_numbers(engine)
 
 
-def evaluated(engine: Engine, statement: ast.Select, *, sleeps: bool = True) -> ast.Select:
-    """A query that is asked once, with constants in the place of calls that have another value each time.
+def evaluate_volatile(engine: Engine, statement: ast.Select, *, sleeps: bool = True) -> ast.Select:
+    """Return a query with volatile calls replaced by constants.
 
-    Without ``sleeps`` pg_sleep stays where it can be called by ``calls``.
+    Without ``sleeps``, pg_sleep stays in place.
     """
-    place = statement.span
-    if not MENTIONS.search(place.source, place.start, place.end):
+    span = statement.span
+    if not VOLATILE_PATTERN.search(span.source, span.start, span.end):
         return statement
-    tree = once_by_chance(statement.query, sleeps=sleeps)
-    if has_calls(tree):
-        tree = replaced(numbered_rows(engine, tree), engine.catalog, engine.sequences.call)
-        engine.keep()
+    tree = evaluate_volatile_rows(statement.query, evaluate_sleep=sleeps)
+    if has_sequence_calls(tree):
+        tree = evaluate_sequence_calls(
+            assign_row_numbers(engine, tree), engine.catalog, engine.sequences.call
+        )
+        engine.log_definitions()
     return replace(statement, query=tree)
 
 
-def numbered_insert(engine: Engine, statement: ast.Insert) -> ast.Insert:
-    """The statement with numbers in the place of calls of nextval and its like."""
-    place = statement.span
+def evaluate_insert_calls(engine: Engine, statement: ast.Insert) -> ast.Insert:
+    """Return an INSERT with calls of nextval and similar functions replaced by numbers."""
+    span = statement.span
     rules = engine.catalog.table(statement.table).constraints.rules
-    if not rules and not MENTIONS.search(place.source, place.start, place.end):
+    if not rules and not VOLATILE_PATTERN.search(span.source, span.start, span.end):
         return statement
-    tree = once_by_chance(statement.query.query)
+    tree = evaluate_volatile_rows(statement.query.query)
     if tree is not statement.query.query:
         statement = replace(statement, query=replace(statement.query, query=tree))
-    if not has_calls(tree):
+    if not has_sequence_calls(tree):
         return statement
-    query = replaced(numbered_rows(engine, tree), engine.catalog, engine.sequences.call)
+    query = evaluate_sequence_calls(assign_row_numbers(engine, tree), engine.catalog, engine.sequences.call)
     return replace(statement, query=replace(statement.query, query=query))
 
 
-def numbered_update(engine: Engine, statement: ast.Update) -> ast.Update:
-    """The statement with what takes a number for each row in the place of nextval."""
+def assign_update_numbers(engine: Engine, statement: ast.Update) -> ast.Update:
+    """Return an UPDATE with nextval replaced by a number for each row."""
     entry = engine.catalog.table(statement.table)
     if any(rule.sequence for rule in entry.constraints.rules):
-        statement = replace(statement, assignments=with_sequences(statement.assignments, entry))
-    elif not MENTIONS.search(statement.span.source, statement.span.start, statement.span.end):
+        statement = replace(statement, assignments=apply_sequence_defaults(statement.assignments, entry))
+    elif not VOLATILE_PATTERN.search(statement.span.source, statement.span.start, statement.span.end):
         return statement
-    found = assigned_for_rows(statement.assignments, partial(numbered_rows, engine))
+    found = number_assignments(statement.assignments, partial(assign_row_numbers, engine))
     return replace(statement, assignments=found)
 
 
-def numbered_rows(engine: Engine, tree: Tree) -> Tree:
-    """A statement whose calls of nextval for each row of a query have numbers of their own."""
-    found = for_rows(tree, engine.catalog, engine.sequences.begin)
+def assign_row_numbers(engine: Engine, tree: Tree) -> Tree:
+    """Return a statement whose calls of nextval per row of a query draw numbers by row."""
+    found = number_rows_from_sequences(tree, engine.catalog, engine.sequences.begin_row_numbers)
     if found is not tree and engine.workers is not None:
-        settle_numbers(engine)
+        finish_row_numbers(engine)
         raise NotSupportedError("nextval for each row of a query is not supported with many workers")
     return found
 
@@ -127,8 +133,8 @@ Words = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
-    """What RETURNING gives."""
+class ReturningRows:
+    """The result of RETURNING."""
 
     names: tuple[str, ...]
     types: tuple[Type, ...]
@@ -137,30 +143,30 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Rows of a table to delete, to put in the place of others, and to insert."""
+    """Changes of one table by a statement: rowids to delete, rowids with new rows, and rows to insert."""
 
     table: Table
     deleted: Words | None = None
     updated: tuple[Words, Words] | None = None
     inserted: Words | None = None
-    returned: Returned | None = None
+    returned: ReturningRows | None = None
 
     @property
     def count(self) -> int:
-        """How many rows change."""
+        """Number of changed rows."""
         deleted = 0 if self.deleted is None else self.deleted.shape[0]
         updated = 0 if self.updated is None else self.updated[0].shape[0]
         return int(deleted + updated + (0 if self.inserted is None else self.inserted.shape[1]))
 
     @property
     def rowids(self) -> Words:
-        """The rows that are there and change."""
+        """Rowids of the existing rows that change."""
         updated = None if self.updated is None else self.updated[0]
-        there = [one for one in (self.deleted, updated) if one is not None]
-        return np.concatenate(there) if there else np.empty(0, np.int64)
+        parts = [part for part in (self.deleted, updated) if part is not None]
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
     def apply(self) -> None:
-        """Make the changes."""
+        """Apply the changes to the table."""
         if self.deleted is not None:
             self.table.delete(self.deleted)
         if self.updated is not None:
@@ -169,46 +175,48 @@ class Changes:
             self.table.insert(self.inserted)
 
     def result(self) -> Result:
-        """What the statement gives: what it returns, or how many rows it changed."""
+        """Return the statement's result: the RETURNING rows or the row count."""
         if self.returned is None:
-            return row_count(self.count)
+            return row_count_result(self.count)
         names, types = self.returned.names, self.returned.types
-        result = Result(names, types, Decoded(names, types, self.returned.words, self.table.dictionary))
+        result = Result(
+            names, types, EncodedContents(names, types, self.returned.words, self.table.dictionary)
+        )
         result.affected = self.count
         return result
 
 
-def check_there(engine: Engine, changes: Changes) -> None:
-    """SerializationError if rows that were found in an older snapshot are no more."""
+def check_rows_live(engine: Engine, changes: Changes) -> None:
+    """Raise SerializationError if rows found in an older snapshot have been deleted."""
     for rowids in (changes.deleted, None if changes.updated is None else changes.updated[0]):
-        if engine.seen is None or rowids is None:
+        if engine.snapshot_epoch is None or rowids is None:
             continue
-        if engine.executor.live(changes.table.name, rowids).size < rowids.size:
-            what = f'a row of table "{changes.table.name}"'
-            raise SerializationError(f"could not serialize access due to concurrent update of {what}")
+        if engine.executor.filter_live(changes.table.name, rowids).size < rowids.size:
+            row = f'a row of table "{changes.table.name}"'
+            raise SerializationError(f"could not serialize access due to concurrent update of {row}")
 
 
-def into_table(engine: Engine, statement: ast.Change) -> ast.Change:
-    """The statement, of the table that a view which it names is of."""
+def resolve_view_target(engine: Engine, statement: ast.Change) -> ast.Change:
+    """Return the statement with an updatable view replaced by its table."""
     if isinstance(engine.catalog.find(statement.table), TableEntry):
         return statement
 
-    return through_view(statement, engine.catalog)
+    return redirect_to_table(statement, engine.catalog)
 
 
-def prepared_alone(engine: Engine, statement: ast.Change) -> Changes:
-    """What a statement is going to change of one table."""
-    statement = into_table(engine, statement)
+def prepare_table_changes(engine: Engine, statement: ast.Change) -> Changes:
+    """Compute the changes of a statement on one table."""
+    statement = resolve_view_target(engine, statement)
     table = engine.table(statement.table)
     match statement:
         case ast.Insert():
             return _insert(engine, table, statement)
         case ast.Delete():
-            planned, data = found_rows(engine, statement)
-            return deletion(table, statement, planned, data)
+            planned, data = find_rows(engine, statement)
+            return delete_changes(table, statement, planned, data)
         case ast.Update():
-            planned, data = found_rows(engine, statement)
-            return updating(engine, table, statement, planned, data)
+            planned, data = find_rows(engine, statement)
+            return update_changes(engine, table, statement, planned, data)
         case ast.Merge():
             return merge_changes(engine, table, statement)
         case _:
@@ -216,22 +224,21 @@ def prepared_alone(engine: Engine, statement: ast.Change) -> Changes:
 
 
 def _insert(engine: Engine, table: Table, statement: ast.Insert) -> Changes:
-    statement, words = given_words(engine, table, statement)
-    return insertion(engine, table, statement, words)
+    statement, words = compute_insert_rows(engine, table, statement)
+    return insert_changes(engine, table, statement, words)
 
 
-def given_words(engine: Engine, table: Table, statement: ast.Insert) -> tuple[ast.Insert, Words]:
-    """The rows that an INSERT gives, numbers of sequences still to be filled in, and the INSERT of these.
+def compute_insert_rows(engine: Engine, table: Table, statement: ast.Insert) -> tuple[ast.Insert, Words]:
+    """Return an INSERT with its evaluated rows. Sequence DEFAULTs are not filled in yet.
 
-    It names the columns that got their DEFAULT already.
+    The returned statement lists the columns that already have their DEFAULT.
     """
     catalog = engine.reading_catalog
-    numbered = numbered_insert(engine, given_insert(statement, catalog))
-    return numbered, settling(engine, lambda: _given_rows(engine, table, numbered, catalog))
+    numbered = evaluate_insert_calls(engine, apply_insert_defaults(statement, catalog))
+    return numbered, compute_with_numbers(engine, lambda: _compute_rows(engine, table, numbered, catalog))
 
 
-def _given_rows(engine: Engine, table: Table, statement: ast.Insert, catalog: Catalog) -> Words:
-    """The rows that an INSERT gives."""
+def _compute_rows(engine: Engine, table: Table, statement: ast.Insert, catalog: Catalog) -> Words:
     bound = bind(statement, catalog)
     words = constant_words(bound.rel, table.dictionary)
     if words is not None:
@@ -244,76 +251,75 @@ def _given_rows(engine: Engine, table: Table, statement: ast.Insert, catalog: Ca
     return words
 
 
-def found_rows(engine: Engine, statement: ast.Delete | ast.Update) -> tuple[Planned, Words]:
-    """What an UPDATE or a DELETE finds, with its plan."""
+def find_rows(engine: Engine, statement: ast.Delete | ast.Update) -> tuple[PlannedStatement, Words]:
+    """Return the plan and the found rows of an UPDATE or DELETE."""
 
-    def found() -> tuple[Planned, Words]:
-        planned = plan(asked, engine.reading_catalog, engine.statistics)
+    def run_query() -> tuple[PlannedStatement, Words]:
+        planned = plan(numbered, engine.reading_catalog, engine.statistics)
         return planned, engine.run(planned)[0]
 
-    asked = numbered_update(engine, statement) if isinstance(statement, ast.Update) else statement
-    return settling(engine, found)
+    numbered = assign_update_numbers(engine, statement) if isinstance(statement, ast.Update) else statement
+    return compute_with_numbers(engine, run_query)
 
 
 def _with_defaults(engine: Engine, statement: ast.Insert, entry: TableEntry, words: Words) -> Words:
-    """Rows with what their columns have that were not given."""
-    given = set(insert_places(statement, entry.schema))
+    """Fill the columns with sequence DEFAULTs that the statement does not list."""
+    given = set(insert_positions(statement, entry.schema))
     places = [place for place in range(len(entry.schema.columns)) if place not in given]
-    make = partial(defaults.numbered, entry, engine.reading_catalog, places)
-    found = engine.remembered.made(("numbered", *places), entry, engine.catalog, make)
-    return defaults.filled(engine.executor, engine.sequences, found, words)
+    make = partial(defaults.sequence_defaults, entry, engine.reading_catalog, places)
+    found = engine.plan_cache.derive(("numbered", *places), entry, engine.catalog, make)
+    return defaults.fill_sequence_defaults(engine.executor, engine.sequences, found, words)
 
 
-def insertion(
+def insert_changes(
     engine: Engine,
     table: Table,
     statement: ast.Insert,
     words: Words,
     *,
-    fitted: bool = True,
+    checks_rows: bool = True,
 ) -> Changes:
-    """What inserting rows changes, numbers of sequences still to be filled in.
+    """Return the changes of inserting rows, whose sequence DEFAULTs are not filled in yet.
 
-    They are ``fitted`` if they are rows of this table, not of a partition of it.
+    Without ``checks_rows``, the rows are for partitions, which check them.
     """
     catalog = engine.catalog
     entry = catalog.table(statement.table, statement.span)
-    if catalog.is_limited and not statement.moves:
+    if catalog.checks_privileges and not statement.is_row_movement:
         check_insertion(statement, entry, catalog)
     if entry.constraints.rules and len(statement.columns):
         words = _with_defaults(engine, statement, entry, words)
-    if not fitted:
+    if not checks_rows:
         return Changes(table, inserted=words)
-    words = checked(words, table)
+    words = check_values(words, table)
     if table.guard is not None:
-        words = table.guard.fitting(words)
-    _check_shown(engine, statement, words, "INSERT")
+        words = table.guard.complete_and_check(words)
+    _check_written_rows(engine, statement, words, "INSERT")
     updated: tuple[Words, Words] | None = None
     if statement.conflict is not None:
-        words, updated = upsert.settled(engine, table, statement, words)
+        words, updated = upsert.resolve_conflicts(engine, table, statement, words)
         if updated is not None:
             if table.guard is not None:
-                updated = updated[0], table.guard.fitting(updated[1])
+                updated = updated[0], table.guard.complete_and_check(updated[1])
             if catalog.others:
-                row_security.check_replaced(engine, table, statement, updated[0])
-            _check_shown(engine, statement, updated[1], "UPDATE")
+                row_security.check_existing_rows(engine, table, statement, updated[0])
+            _check_written_rows(engine, statement, updated[1], "UPDATE")
     changes = Changes(table, updated=updated, inserted=words)
     if not statement.returning:
         return changes
     rows = words if updated is None else np.concatenate((updated[1], words), axis=1)
-    return replace(changes, returned=_returned(engine, table, statement, np.ascontiguousarray(rows)))
+    return replace(changes, returned=_returning_rows(engine, table, statement, np.ascontiguousarray(rows)))
 
 
-def _check_shown(engine: Engine, statement: ast.Insert | ast.Update, words: Words, command: str) -> None:
-    """IntegrityError if a view WITH CHECK OPTION would not show a row that is written through it.
-
-    PrivilegeError if policies do not let it be written.
-    """
+def _check_written_rows(
+    engine: Engine, statement: ast.Insert | ast.Update, words: Words, command: str
+) -> None:
+    """Check rows against WITH CHECK OPTION of the view (IntegrityError) and policies (PrivilegeError)."""
     if engine.catalog.others:
-        row_security.check_written(engine, statement, words, command)
-    if statement.through is None or not words.shape[1]:
+        row_security.check_new_rows(engine, statement, words, command)
+    if statement.updatable_view is None or not words.shape[1]:
         return
-    for view, predicates in statement.through.checked:
+    for view, predicates in statement.updatable_view.check_options:
         results, _ = engine.executor.evaluate(Mfp((), predicates), np.ascontiguousarray(words))
         if predicates and (results != 1).any():
             raise IntegrityError(
@@ -323,54 +329,59 @@ def _check_shown(engine: Engine, statement: ast.Insert | ast.Update, words: Word
             )
 
 
-def _returned(engine: Engine, table: Table, statement: ast.Insert, rows: Words) -> Returned:
+def _returning_rows(engine: Engine, table: Table, statement: ast.Insert, rows: Words) -> ReturningRows:
     what = ("returning", engine.executor.has_pending)
-    mfp, names, types = engine.remembered.made(
+    mfp, names, types = engine.plan_cache.derive(
         what, statement, engine.catalog, lambda: lower_returning(statement, engine.reading_catalog)
     )
     if not rows.shape[1]:
-        return Returned(names, types, np.empty((len(names), 0), np.int64))
+        return ReturningRows(names, types, np.empty((len(names), 0), np.int64))
     if mfp is not None:
         words, _ = engine.executor.evaluate(mfp, rows)
-        return Returned(names, types, words)
-    if statement.through is not None:
+        return ReturningRows(names, types, words)
+    if statement.updatable_view is not None:
         raise NotSupportedError(
             "a subquery in RETURNING of an INSERT into a view is not supported", span=statement.span
         )
-    return returned_by_query(engine, table, statement, rows)
+    return returning_by_query(engine, table, statement, rows)
 
 
-def deletion(table: Table, statement: ast.Delete, planned: Planned, data: Words) -> Changes:
-    """What deleting changes, given the rows of its plan."""
+def delete_changes(table: Table, statement: ast.Delete, planned: PlannedStatement, data: Words) -> Changes:
+    """Return the changes of a DELETE from the result of its plan."""
     if not statement.returning:
         return Changes(table, deleted=data[0])
     rowids, first = np.unique(data[0], return_index=True)
     names, types = planned.schema.names[1:], planned.schema.types[1:]
-    return Changes(table, deleted=rowids, returned=Returned(names, types, data[1:, first]))
+    return Changes(table, deleted=rowids, returned=ReturningRows(names, types, data[1:, first]))
 
 
-def updating(engine: Engine, table: Table, statement: ast.Update, planned: Planned, data: Words) -> Changes:
-    """What updating changes, given rowids, all columns of the new rows, and then what is returned."""
+def update_changes(
+    engine: Engine, table: Table, statement: ast.Update, planned: PlannedStatement, data: Words
+) -> Changes:
+    """Return the changes of an UPDATE from the result of its plan.
+
+    ``data`` has the rowids, all columns of the new rows, and then the RETURNING columns.
+    """
     width = 1 + len(table.schema.columns)
-    returned: Returned | None = None
+    returned: ReturningRows | None = None
     if statement.returning:
         _, first = np.unique(data[:width], axis=1, return_index=True)
         data = data[:, first]
         names, types = planned.schema.names[width:], planned.schema.types[width:]
-        returned = Returned(names, types, np.ascontiguousarray(data[width:]))
+        returned = ReturningRows(names, types, np.ascontiguousarray(data[width:]))
     if distinct(data[0]).shape[0] < data.shape[1]:
         raise DataError(
             f"UPDATE would change a row of table {table.name} twice, to different values",
             span=statement.span,
             hint="each row must meet one row of FROM, or rows that give the same values",
         )
-    words = checked(np.ascontiguousarray(data[1:width]), table)
-    _check_shown(engine, statement, words, "UPDATE")
+    words = check_values(np.ascontiguousarray(data[1:width]), table)
+    _check_written_rows(engine, statement, words, "UPDATE")
     return Changes(table, updated=(np.ascontiguousarray(data[0]), words), returned=returned)
 
 
 def merge_changes(engine: Engine, table: Table, statement: ast.Merge) -> Changes:
-    """What a MERGE is going to change."""
+    """Compute the changes of a MERGE."""
     catalog = engine.reading_catalog
     entry = catalog.table(statement.table, statement.span)
     data = expand(*engine.run(plan(statement, catalog, engine.statistics)))
@@ -378,8 +389,8 @@ def merge_changes(engine: Engine, table: Table, statement: ast.Merge) -> Changes
     updating = [index for index, when in enumerate(statement.whens) if when.assignments]
     deleting = [index for index, when in enumerate(statement.whens) if when.deletes]
     updates, deletes = np.isin(actions, updating), np.isin(actions, deleting)
-    touched = rowids[updates | deletes]
-    if distinct(touched).shape[0] < touched.shape[0]:
+    changed_rowids = rowids[updates | deletes]
+    if distinct(changed_rowids).shape[0] < changed_rowids.shape[0]:
         raise DataError(
             f"MERGE would change a row of table {table.name} twice",
             span=statement.span,
@@ -389,27 +400,31 @@ def merge_changes(engine: Engine, table: Table, statement: ast.Merge) -> Changes
     for index, when in enumerate(statement.whens):
         if when.values is not None:
             words = np.ascontiguousarray(rows[:, actions == index])
-            places = list(merge_rewrite.missing_of(when, entry, statement.span.source))
-            made_by = defaults.numbered(entry, catalog, places)
-            inserted.append(defaults.filled(engine.executor, engine.sequences, made_by, words))
-    made = np.ascontiguousarray(np.concatenate(inserted, axis=1))
-    changed = checked(np.ascontiguousarray(rows[:, updates]), table)
+            places = list(merge_rewrite.missing_columns(when, entry, statement.span.source))
+            made_by = defaults.sequence_defaults(entry, catalog, places)
+            inserted.append(
+                defaults.fill_sequence_defaults(engine.executor, engine.sequences, made_by, words)
+            )
+    new_rows = np.ascontiguousarray(np.concatenate(inserted, axis=1))
+    changed = check_values(np.ascontiguousarray(rows[:, updates]), table)
     if engine.catalog.others:
-        row_security.check_merged(engine, table, statement, (rowids[updates], changed), rowids[deletes], made)
+        row_security.check_merge_rows(
+            engine, table, statement, (rowids[updates], changed), rowids[deletes], new_rows
+        )
     return Changes(
         table,
         deleted=np.ascontiguousarray(rowids[deletes]) if deleting else None,
         updated=(np.ascontiguousarray(rowids[updates]), changed) if updating else None,
-        inserted=checked(made, table) if len(inserted) > 1 else None,
+        inserted=check_values(new_rows, table) if len(inserted) > 1 else None,
     )
 
 
-def returned_by_query(engine: Engine, table: Table, statement: ast.Insert, rows: Words) -> Returned:
-    """What RETURNING gives if it asks a query."""
+def returning_by_query(engine: Engine, table: Table, statement: ast.Insert, rows: Words) -> ReturningRows:
+    """Evaluate a RETURNING that needs a query."""
     schema = Schema(tuple(replace(column, nullable=True) for column in table.schema.columns))
-    attached = engine.tables.attach(eager_subexpressions.named_rows("inserted"), schema)
+    attached = engine.tables.attach(eager_subexpressions.rows_table_name("inserted"), schema)
     engine.table(attached).insert(np.ascontiguousarray(rows))
     query = eager_subexpressions.returning_query(statement, attached)
     planned = plan(query, engine.reading_catalog, engine.statistics)
     words = expand(*engine.run(planned))[: len(planned.schema.columns)]
-    return Returned(planned.schema.names, planned.schema.types, words)
+    return ReturningRows(planned.schema.names, planned.schema.types, words)

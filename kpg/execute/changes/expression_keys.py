@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog.constraints import UniqueIndex
 from kpg.compiler.catalog.entries import Catalog, TableEntry
-from kpg.compiler.sql.parse.reader import parsed_expression
-from kpg.compiler.sql.rewrite.column_expressions import key_of_row
-from kpg.runtime.convert.python_values import show
+from kpg.compiler.sql.parse.reader import parse_expression
+from kpg.compiler.sql.rewrite.column_expressions import bind_index_key
+from kpg.runtime.convert.python_values import show_word
 from kpg.runtime.errors import IntegrityError
 from kpg.runtime.executor import Executor
 from kpg.runtime.plan import Mfp
@@ -24,80 +24,84 @@ Words = NDArray[np.int64]
 
 
 class ExpressionKey:
-    """One unique index, as rows come and go."""
+    """A unique index over expressions or with a predicate, maintained in its hidden key table."""
 
-    def __init__(self, executor: Executor, entry: TableEntry, catalog: Catalog, one: UniqueIndex) -> None:
+    def __init__(self, executor: Executor, entry: TableEntry, catalog: Catalog, index: UniqueIndex) -> None:
         self._executor = executor
         self._entry = entry
         self._catalog = catalog
-        self.one = one
+        self.index = index
 
     @cached_property
     def _mfp(self) -> Mfp:
-        return key_of_row(self._entry, self.one, self._catalog)
+        return bind_index_key(self._entry, self.index, self._catalog)
 
     @property
     def types(self) -> tuple[Type, ...]:
-        """The types of the keys."""
+        """Types of the key columns."""
         return tuple(scalar.type for scalar in self._mfp.outputs)
 
     def keys(self, words: Words) -> tuple[Words, Words]:
-        """The keys of the rows that have one, and the places of these."""
-        found, kept = self._executor.evaluate(self._mfp, np.ascontiguousarray(words))
+        """Return the keys of the rows that the index covers, and the positions of these rows."""
+        values, kept = self._executor.evaluate(self._mfp, np.ascontiguousarray(words))
         places = np.arange(words.shape[1]) if kept is None else kept
-        whole = (found != NULL).all(axis=0) if self.one.nulls_distinct else np.ones(found.shape[1], np.bool_)
-        return np.ascontiguousarray(found[:, whole]), places[whole]
+        whole = (
+            (values != NULL).all(axis=0) if self.index.nulls_distinct else np.ones(values.shape[1], np.bool_)
+        )
+        return np.ascontiguousarray(values[:, whole]), places[whole]
 
-    def deleted(self, words: Words) -> None:
-        """Rows have gone."""
+    def delete_keys(self, words: Words) -> None:
+        """Delete the keys of deleted rows."""
         keys, _ = self.keys(words)
         if keys.shape[1]:
-            self._executor.delete(self.one.kept, self._executor.match(self.one.kept, keys))
+            self._executor.delete(self.index.kept, self._executor.match(self.index.kept, keys))
 
-    def inserted(self, words: Words) -> None:
-        """Rows have come; IntegrityError if a key is there twice."""
+    def insert_keys(self, words: Words) -> None:
+        """Insert the keys of new rows; IntegrityError for a duplicate."""
         keys, _ = self.keys(words)
         if not keys.shape[1]:
             return
         try:
-            self._executor.insert(self.one.kept, keys)
+            self._executor.insert(self.index.kept, keys)
         except IntegrityError:
-            raise self._error(keys) from None
+            raise self._duplicate_error(keys) from None
 
-    def there(self, words: Words) -> NDArray[np.bool_]:
-        """Which of some rows would meet one that is there."""
+    def find_conflicts(self, words: Words) -> NDArray[np.bool_]:
+        """Return a mask of the rows whose key exists."""
         keys, places = self.keys(words)
-        found = np.zeros(words.shape[1], np.bool_)
+        mask = np.zeros(words.shape[1], np.bool_)
         columns = tuple(range(keys.shape[0]))
-        found[places] = self._executor.find_unique(self.one.kept, columns, keys) >= 0
-        return found
+        mask[places] = self._executor.find_unique(self.index.kept, columns, keys) >= 0
+        return mask
 
     def find(self, words: Words) -> Words:
-        """The rowids of the rows that some rows meet, -1 where they meet none."""
+        """Return for each row the rowid of the existing row with the same key, or -1."""
         found = np.full(words.shape[1], -1, np.int64)
-        asked = np.flatnonzero(self.there(words))
-        if not asked.size:
+        conflicts = np.flatnonzero(self.find_conflicts(words))
+        if not conflicts.size:
             return found
         rowids = self._executor.rowids(self._entry.name)
         keys, places = self.keys(self._executor.fetch(self._entry.name, rowids))
-        known = {tuple(key): rowids[place] for key, place in zip(keys.T.tolist(), places, strict=True)}
-        wanted, at = self.keys(np.ascontiguousarray(words[:, asked]))
+        rowids_by_key = {
+            tuple(key): rowids[place] for key, place in zip(keys.T.tolist(), places, strict=True)
+        }
+        wanted, at = self.keys(np.ascontiguousarray(words[:, conflicts]))
         for key, place in zip(wanted.T.tolist(), at.tolist(), strict=True):
-            found[asked[place]] = known[tuple(key)]
+            found[conflicts[place]] = rowids_by_key[tuple(key)]
         return found
 
-    def _shown(self, key: Words) -> str:
+    def _format_key(self, key: Words) -> str:
         values = zip(key[:, 0].tolist(), self.types, strict=True)
-        return ", ".join(show(word, type_, self._executor.dictionary) for word, type_ in values)
+        return ", ".join(show_word(word, type_, self._executor.dictionary) for word, type_ in values)
 
-    def _error(self, keys: Words) -> IntegrityError:
-        """A key that is there twice."""
-        there = self._executor.find_unique(self.one.kept, tuple(range(keys.shape[0])), keys)
-        place = int(np.argmax(there >= 0)) if (there >= 0).any() else 0
-        named = ", ".join(self.one.elements)
-        found = f"({named})=({self._shown(keys[:, place : place + 1])})"
+    def _duplicate_error(self, keys: Words) -> IntegrityError:
+        """Return the error for a duplicate key."""
+        rowids = self._executor.find_unique(self.index.kept, tuple(range(keys.shape[0])), keys)
+        place = int(np.argmax(rowids >= 0)) if (rowids >= 0).any() else 0
+        elements = ", ".join(self.index.elements)
+        found = f"({elements})=({self._format_key(keys[:, place : place + 1])})"
         error = IntegrityError(
-            f'duplicate key value violates unique constraint "{self.one.name}": {found} already exists',
+            f'duplicate key value violates unique constraint "{self.index.name}": {found} already exists',
             hint="nothing was changed",
         )
         error.sqlstate = "23505"
@@ -105,29 +109,29 @@ class ExpressionKey:
 
 
 def unique_indexes(catalog: Catalog, name: str) -> Iterator[UniqueIndex]:
-    """The unique indexes of a table that are over expressions, or of some rows."""
-    for key, one in list(catalog.others.items()):
+    """Yield a table's unique indexes over expressions or with a predicate."""
+    for key, index in list(catalog.others.items()):
         if key[:2] == ("unique index", name.lower()):
-            yield one
+            yield index
 
 
 def expression_keys(executor: Executor, entry: TableEntry, catalog: Catalog) -> Sequence[ExpressionKey]:
-    """The same, as rows come and go."""
-    return [ExpressionKey(executor, entry, catalog, one) for one in unique_indexes(catalog, entry.name)]
+    """Return the :class:`ExpressionKey` of each such index of a table."""
+    return [ExpressionKey(executor, entry, catalog, index) for index in unique_indexes(catalog, entry.name)]
 
 
-def without_conflicts(rules: Sequence[ExpressionKey], words: Words) -> Words:
-    """The rows that meet none that is there, nor one before them."""
-    for rule in rules:
-        words = np.ascontiguousarray(words[:, ~rule.there(words)])
-        keys, places = rule.keys(words)
+def without_conflicts(unique_keys: Sequence[ExpressionKey], words: Words) -> Words:
+    """Return the rows whose keys neither exist nor occur in an earlier row."""
+    for rule in unique_keys:
+        words = np.ascontiguousarray(words[:, ~rule.find_conflicts(words)])
+        row_keys, places = rule.keys(words)
         kept = np.ones(words.shape[1], np.bool_)
-        _, first = np.unique(keys, axis=1, return_index=True)
+        _, first = np.unique(row_keys, axis=1, return_index=True)
         kept[np.setdiff1d(places, places[first])] = False
         words = np.ascontiguousarray(words[:, kept])
     return words
 
 
-def written(text: str) -> str:
-    """An expression in one form of many."""
-    return str(parsed_expression(text).unnest().sql(dialect="postgres")).lower()
+def normalize_expression(text: str) -> str:
+    """Return an expression in a canonical form, for comparison."""
+    return str(parse_expression(text).unnest().sql(dialect="postgres")).lower()

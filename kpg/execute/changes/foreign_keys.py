@@ -12,9 +12,9 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog.constraints import ForeignKey, heirs
+from kpg.compiler.catalog.constraints import ForeignKey, descendant_tables
 from kpg.compiler.catalog.entries import Catalog, TableEntry
-from kpg.runtime.convert.python_values import show
+from kpg.runtime.convert.python_values import show_word
 from kpg.runtime.errors import IntegrityError, ProgrammingError
 from kpg.runtime.executor import Executor
 from kpg.runtime.interrupts import safe_point
@@ -27,8 +27,8 @@ KEYS_AT_ONCE: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Inserted:
-    """Rows that must refer to a row."""
+class NewReferences:
+    """New foreign key values, whose targets must exist."""
 
     link: "Link"
     rowids: Words
@@ -36,25 +36,25 @@ class Inserted:
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
-    """Rows that must refer to a row, and that workers have: from a rowid on, before another."""
+class LoadedReferences:
+    """Rows loaded into workers, in a range of rowids, whose targets must exist."""
 
     link: "Link"
     rowids: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
-    """Keys that rows had, and ``new`` ones in their order if they were updated; ``checked``: acted on."""
+class RemovedKeys:
+    """Former keys of deleted rows, or of updated rows with their new keys in the same order."""
 
     link: "Link"
     old: Words
     new: Words | None
-    checked: bool = False
+    is_acted_on: bool = False
 
 
-class Rows(Protocol):
-    """What acting on a row needs of a table."""
+class WritableTable(Protocol):
+    """The methods of a table that referential actions use."""
 
     def delete(self, rowids: Words) -> None: ...
 
@@ -62,22 +62,26 @@ class Rows(Protocol):
 
 
 class References:
-    """The foreign keys of a database, and what is still to be settled."""
+    """The foreign keys of a database, and their pending checks."""
 
-    def __init__(self, executor: Executor, table: Callable[[str], Rows]) -> None:
+    def __init__(self, executor: Executor, table: Callable[[str], WritableTable]) -> None:
         self._executor = executor
         self._table = table
         self._outgoing: dict[str, list[Link]] = {}
         self._incoming: dict[str, list[Link]] = {}
-        self.inserts: list[Inserted | Landed] = []
-        self.removals: list[Removed] = []
+        self.inserts: list[NewReferences | LoadedReferences] = []
+        """New references to check."""
+        self.removals: list[RemovedKeys] = []
+        """Removed keys to act on or to check."""
         self._moving: dict[str, Words] = {}
-        self.immediate: set[str] = set()
-        self.deferred: set[str] = set()
+        self.immediate_keys: set[str] = set()
+        """Names of keys that SET CONSTRAINTS has made immediate."""
+        self.deferred_keys: set[str] = set()
+        """Names of keys that SET CONSTRAINTS has deferred."""
         self._defaults: Callable[[str, tuple[int, ...], int], Words] | None = None
 
     def refresh(self, catalog: Catalog, defaults: Callable[[str, tuple[int, ...], int], Words]) -> None:
-        """Take the catalog's foreign keys anew; ``defaults`` gives the words of a table's DEFAULTs."""
+        """Read the catalog's foreign keys; ``defaults`` returns the words of a table's DEFAULTs."""
 
         self._defaults = defaults
         self._outgoing.clear()
@@ -85,71 +89,78 @@ class References:
         for entry in catalog:
             if isinstance(entry, TableEntry):
                 for key in entry.constraints.foreign_keys:
-                    link = link_of(entry, key, catalog)
+                    link = resolve_link(entry, key, catalog)
                     self._outgoing.setdefault(link.table, []).append(link)
                     self._incoming.setdefault(link.target, []).append(link)
                     for leaf, columns in link.leaves:
                         schema = catalog.table(leaf).schema
-                        below = replace(link, target=leaf, target_schema=schema, target_columns=columns)
-                        self._incoming.setdefault(leaf, []).append(below)
+                        leaf_link = replace(link, target=leaf, target_schema=schema, target_columns=columns)
+                        self._incoming.setdefault(leaf, []).append(leaf_link)
 
-    def concerns(self, table: str) -> bool:
-        """Whether a table has foreign keys or is referred to."""
+    def has_foreign_keys(self, table: str) -> bool:
+        """Whether a table has foreign keys or is referenced."""
         return table in self._outgoing or table in self._incoming
 
     def incoming(self, table: str) -> "list[Link]":
-        """The foreign keys that refer to a table, its own among them."""
+        """Return the foreign keys that refer to a table, including its own."""
         return self._incoming.get(table, [])
 
-    def users(self, table: str) -> "list[Link]":
-        """The foreign keys of other tables that refer to a table."""
+    def referring_keys(self, table: str) -> "list[Link]":
+        """Return the foreign keys of other tables that refer to a table."""
         return [link for link in self._incoming.get(table, ()) if link.table != table]
 
-    def all(self) -> "list[Link]":
-        """Every foreign key there is."""
+    def all_keys(self) -> "list[Link]":
+        """Return every foreign key."""
         return [link for links in self._outgoing.values() for link in links]
 
     def defer(self, names: set[str], *, deferred: bool) -> None:
-        """Until the transaction is over check some keys late, or not; no names: as they are defined."""
+        """Defer the check of keys until the commit, or not, until the transaction ends.
+
+        Without names, reset all keys to their definitions.
+        """
         if not names:
-            self.immediate.clear()
-            self.deferred.clear()
-        into, out = (self.deferred, self.immediate) if deferred else (self.immediate, self.deferred)
+            self.immediate_keys.clear()
+            self.deferred_keys.clear()
+        into, out = (
+            (self.deferred_keys, self.immediate_keys)
+            if deferred
+            else (self.immediate_keys, self.deferred_keys)
+        )
         into |= names
         out -= names
 
     def clear(self) -> None:
-        """Forget what is to be settled."""
+        """Drop all pending checks."""
         self.defer(set(), deferred=False)
         self.inserts.clear()
         self.removals.clear()
         self._moving.clear()
 
     @property
-    def waiting(self) -> tuple[int, int]:
-        """How much there is to be settled."""
+    def pending_counts(self) -> tuple[int, int]:
+        """Numbers of pending inserts and removals."""
         return len(self.inserts), len(self.removals)
 
-    def return_to(self, waiting: tuple[int, int]) -> None:
-        """Forget what is to be settled since there was so much of it."""
-        inserts, removals = waiting
+    def truncate(self, pending_counts: tuple[int, int]) -> None:
+        """Drop the pending checks after a state of :attr:`pending_counts`."""
+        inserts, removals = pending_counts
         del self.inserts[inserts:], self.removals[removals:]
 
-    # What has changed
+    # Record changes
 
-    def inserted(self, table: str, rowids: Words, words: Words) -> None:
-        """Rows have come."""
+    def record_insert(self, table: str, rowids: Words, words: Words) -> None:
+        """Record inserted rows."""
         for link in self._outgoing.get(table, ()):
-            self.inserts.append(Inserted(link, rowids, words[list(link.columns)]))
+            self.inserts.append(NewReferences(link, rowids, words[list(link.columns)]))
 
-    def landed(self, table: str, rowids: tuple[int, int]) -> None:
-        """Rows have come to workers."""
-        self.inserts += [Landed(link, rowids) for link in self._outgoing.get(table, ())]
+    def record_load(self, table: str, rowids: tuple[int, int]) -> None:
+        """Record rows loaded into workers."""
+        self.inserts += [LoadedReferences(link, rowids) for link in self._outgoing.get(table, ())]
 
-    def moves(self, table: str, new: Words) -> None:
-        """Rows are about to go to other partitions, as new ones: to who refers to them that is an update.
+    def record_move(self, table: str, new: Words) -> None:
+        """Record that rows move to other partitions, which is an update for referencing tables.
 
-        ProgrammingError if somebody refers to rows of their partition only.
+        Raises ProgrammingError if a foreign key refers to their partition only.
         """
         for link in self._incoming.get(table, ()):
             if not link.leaves:
@@ -157,85 +168,86 @@ class References:
                 raise ProgrammingError(f"cannot move tuple across partitions when {what}")
             self._moving[table] = new
 
-    def deleted(self, table: str, old: Words) -> None:
-        """Rows have gone."""
+    def record_delete(self, table: str, old: Words) -> None:
+        """Record deleted rows."""
         new = self._moving.pop(table, None)
         for link in self._incoming.get(table, ()):
             columns = list(link.target_columns)
             if new is None or new.shape != old.shape:
-                self.removals.append(Removed(link, old[columns], None))
+                self.removals.append(RemovedKeys(link, old[columns], None))
                 continue
             changed = (old[columns] != new[columns]).any(axis=0)
-            self.removals.append(Removed(link, old[columns][:, changed], new[columns][:, changed]))
+            self.removals.append(RemovedKeys(link, old[columns][:, changed], new[columns][:, changed]))
 
-    def updated(self, table: str, old: Words, new: Words, rowids: Words) -> None:
-        """Rows have become others, in the same order."""
+    def record_update(self, table: str, old: Words, new: Words, rowids: Words) -> None:
+        """Record updated rows, in the same order."""
         for link in self._outgoing.get(table, ()):
             columns = list(link.columns)
             changed = (old[columns] != new[columns]).any(axis=0)
             if changed.any():
-                self.inserts.append(Inserted(link, rowids[changed], new[columns][:, changed]))
+                self.inserts.append(NewReferences(link, rowids[changed], new[columns][:, changed]))
         for link in self._incoming.get(table, ()):
             columns = list(link.target_columns)
             changed = (old[columns] != new[columns]).any(axis=0)
             if changed.any():
-                self.removals.append(Removed(link, old[columns][:, changed], new[columns][:, changed]))
+                self.removals.append(RemovedKeys(link, old[columns][:, changed], new[columns][:, changed]))
 
-    # Settling
+    # Actions and checks
 
-    def act(self) -> None:
-        """Do what keys say about the rows that have changed; what has to be checked is left."""
-        waiting: list[Removed] = []
+    def run_actions(self) -> None:
+        """Run the referential actions of removed keys; those to check stay pending."""
+        waiting: list[RemovedKeys] = []
         while self.removals:
             events, self.removals = self.removals, []
             for event in events:
-                if event.checked or not self._act(event):
+                if event.is_acted_on or not self._run_action(event):
                     waiting.append(event)
         self.removals = waiting
 
-    def settle(self, *, committing: bool) -> None:
-        """Act on what has changed, and check that rows refer to one; what is deferred, when committing."""
+    def check_foreign_keys(self, *, at_commit: bool) -> None:
+        """Run referential actions and check foreign keys. Deferred ones are checked only at commit."""
         if not self.inserts and not self.removals:
             return
-        self.act()
+        self.run_actions()
         waiting, self.removals = self.removals, []
-        late = []
-        for removed in waiting:
-            if committing or _restricts(removed) or not self._is_deferred(removed.link.key):
-                self._check_removed(removed)
+        deferred = []
+        for event in waiting:
+            if at_commit or _restricts(event) or not self._is_deferred(event.link.key):
+                self._check_removed(event)
             else:
-                late.append(removed)
+                deferred.append(event)
         inserts, self.inserts = self.inserts, []
-        for one in inserts:
-            if not committing and self._is_deferred(one.link.key):
-                self.inserts.append(one)
-            elif isinstance(one, Landed):
-                self._check_landed(one)
+        for references in inserts:
+            if not at_commit and self._is_deferred(references.link.key):
+                self.inserts.append(references)
+            elif isinstance(references, LoadedReferences):
+                self._check_loaded(references)
             else:
-                self._check_inserted(one)
-        self.removals = [Removed(one.link, one.old, one.new, checked=True) for one in late]
+                self._check_inserted(references)
+        self.removals = [RemovedKeys(one.link, one.old, one.new, is_acted_on=True) for one in deferred]
 
     def _is_deferred(self, key: ForeignKey) -> bool:
-        """Whether a key is checked only when the transaction commits."""
         name = key.name.lower()
-        if name in self.immediate or name in self.deferred:
-            return key.deferrable and name in self.deferred
+        if name in self.immediate_keys or name in self.deferred_keys:
+            return key.deferrable and name in self.deferred_keys
         return key.deferrable and key.deferred
 
-    def _act(self, event: Removed) -> bool:
-        """Do what a key's action says; False if it says nothing, so that it has to be checked."""
+    def _run_action(self, event: RemovedKeys) -> bool:
+        """Run a key's referential action; return False if it has none, so that the key must be checked."""
         link = event.link
         action = _action(event)
         if action in ("NO ACTION", "RESTRICT"):
             return False
         if link.leaves and event.new is None:
-            # A row that has gone to another partition is still there.
-            event = replace(event, old=np.ascontiguousarray(event.old[:, self._found(link, event.old) < 0]))
-        places, rowids = self._referring(event)
+            # A row that moved to another partition still exists.
+            event = replace(
+                event, old=np.ascontiguousarray(event.old[:, self._find_targets(link, event.old) < 0])
+            )
+        positions, rowids = self._find_referring(event)
         if not rowids.size:
             return True
         rowids, first = np.unique(rowids, return_index=True)
-        places = places[first]
+        positions = positions[first]
         table = self._table(link.table)
         if action == "CASCADE" and event.new is None:
             table.delete(rowids)
@@ -244,7 +256,7 @@ class References:
         columns = list(link.columns)
         if action == "CASCADE":
             assert event.new is not None
-            words[columns] = event.new[:, places]
+            words[columns] = event.new[:, positions]
         else:
             columns = list(link.set_columns or link.columns) if event.new is None else columns
             assert self._defaults is not None
@@ -253,12 +265,12 @@ class References:
             )
         rowids = table.update(rowids, words)
         if action == "SET DEFAULT":
-            # The default may be the very key that is gone: then nothing has changed that would be checked.
-            self.inserts.append(Inserted(link, rowids, words[list(link.columns)]))
+            # The default may equal the removed key: then the update records no change to check.
+            self.inserts.append(NewReferences(link, rowids, words[list(link.columns)]))
         return True
 
-    def _found(self, link: "Link", keys: Words) -> Words:
-        """The row of the target for each key, or -1."""
+    def _find_targets(self, link: "Link", keys: Words) -> Words:
+        """Return the rowid of the target row for each key, or -1."""
         keys = np.ascontiguousarray(keys)
         if not link.leaves:
             return self._executor.find_unique(link.target, link.target_columns, keys)
@@ -267,13 +279,13 @@ class References:
             found = np.maximum(found, self._executor.find_unique(leaf, columns, keys))
         return found
 
-    def check_left(self, table: str) -> None:
-        """IntegrityError if rows refer to those of a partition that is about to be one no more."""
+    def check_detach(self, table: str) -> None:
+        """Raise IntegrityError if rows refer to rows of a partition that is about to be detached."""
         for link in self._incoming.get(table, ()):
             old = self._executor.scan(table)[list(link.target_columns)]
-            _, rowids = self._referring(Removed(link, np.ascontiguousarray(old), None))
+            _, rowids = self._find_referring(RemovedKeys(link, np.ascontiguousarray(old), None))
             if link.leaves and rowids.size:
-                row = self._row(link, self._executor.fetch(link.table, rowids[:1]))
+                row = self._format_row(link, self._executor.fetch(link.table, rowids[:1]))
                 error = IntegrityError(
                     f'removing partition "{table}" violates foreign key constraint "{link.key.name}"',
                     hint=f"row {row} of {link.table} refers to it",
@@ -281,8 +293,8 @@ class References:
                 error.sqlstate = "23503"
                 raise error
 
-    def _referring(self, event: Removed) -> tuple[Words, Words]:
-        """The rows that refer to keys that are gone, and to which of them."""
+    def _find_referring(self, event: RemovedKeys) -> tuple[Words, Words]:
+        """Return the positions of removed keys with the rowids that refer to them."""
         whole = np.flatnonzero((event.old != NULL).all(axis=0))
         if not whole.size:
             return whole, whole
@@ -290,68 +302,74 @@ class References:
         places, rowids = self._executor.find_all(event.link.table, event.link.columns, keys)
         return whole[places], rowids
 
-    def _check_removed(self, event: Removed) -> None:
+    def _check_removed(self, event: RemovedKeys) -> None:
         link = event.link
-        gone = event
+        unmatched = event
         if not _restricts(event):
-            there = self._found(link, event.old)
-            gone = Removed(link, np.ascontiguousarray(event.old[:, there < 0]), None)
-        places, rowids = self._referring(gone)
+            targets = self._find_targets(link, event.old)
+            unmatched = RemovedKeys(link, np.ascontiguousarray(event.old[:, targets < 0]), None)
+        places, rowids = self._find_referring(unmatched)
         if rowids.size:
-            key = _shown(link.target_schema, link.target_columns, gone.old[:, places[0]], self._executor)
-            row = self._row(link, self._executor.fetch(link.table, rowids[:1]))
+            key = _format_key(
+                link.target_schema, link.target_columns, unmatched.old[:, places[0]], self._executor
+            )
+            row = self._format_row(link, self._executor.fetch(link.table, rowids[:1]))
             raise IntegrityError(
                 f"{key} of table {link.target} is still referred to by table {link.table}, against "
                 f"FOREIGN KEY {link.key.name}",
                 hint=f"row {row} of {link.table} refers to it",
             )
 
-    def _check_inserted(self, event: Inserted) -> None:
+    def _check_inserted(self, event: NewReferences) -> None:
         link = event.link
         absent = event.keys == NULL
-        asking = ~absent.any(axis=0)
+        is_checked = ~absent.any(axis=0)
         if link.key.match == "FULL":
-            asking = ~absent.all(axis=0)
-        if not asking.any():
+            is_checked = ~absent.all(axis=0)
+        if not is_checked.any():
             return
-        rowids, keys = event.rowids[asking], np.ascontiguousarray(event.keys[:, asking])
-        found = self._found(link, keys)
-        bad = np.flatnonzero(found < 0)
-        bad = bad[np.isin(rowids[bad], self._executor.live(link.table, rowids[bad]))] if bad.size else bad
+        rowids, keys = event.rowids[is_checked], np.ascontiguousarray(event.keys[:, is_checked])
+        targets = self._find_targets(link, keys)
+        bad = np.flatnonzero(targets < 0)
+        bad = (
+            bad[np.isin(rowids[bad], self._executor.filter_live(link.table, rowids[bad]))]
+            if bad.size
+            else bad
+        )
         if bad.size:
-            raise self._dangling(link, self._executor.fetch(link.table, rowids[bad[:1]]))
+            raise self._violation(link, self._executor.fetch(link.table, rowids[bad[:1]]))
 
-    def _check_landed(self, event: Landed) -> None:
-        """Have workers check their rows; or, where they cannot, have the rows here."""
-        link, landing, found = event.link, self._executor.landing, None
+    def _check_loaded(self, event: LoadedReferences) -> None:
+        """Check loaded rows in the workers if possible, otherwise in this process."""
+        link, landing, found = event.link, self._executor.load_staging, None
         if landing is not None and not link.leaves:
             sides = link.table, event.rowids, link.columns, link.target, link.target_columns
-            found = landing.dangling(*sides, whole=link.key.match == "FULL")
+            found = landing.find_dangling_row(*sides, is_full=link.key.match == "FULL")
         if found is None:
             rowids = np.arange(*event.rowids)
             keys = self._executor.fetch(link.table, rowids)[list(link.columns)]
-            self._check_inserted(Inserted(link, rowids, keys))
+            self._check_inserted(NewReferences(link, rowids, keys))
         elif found.shape[1]:
-            raise self._dangling(link, found)
+            raise self._violation(link, found)
 
-    def _dangling(self, link: "Link", words: Words) -> IntegrityError:
-        key = _shown(link.schema, link.columns, words[list(link.columns), 0], self._executor)
+    def _violation(self, link: "Link", words: Words) -> IntegrityError:
+        key = _format_key(link.schema, link.columns, words[list(link.columns), 0], self._executor)
         return IntegrityError(
             f"{key} of table {link.table} is no row of table {link.target}, against "
             f"FOREIGN KEY {link.key.name}",
-            hint=f"of row {self._row(link, words)}",
+            hint=f"of row {self._format_row(link, words)}",
         )
 
-    def _row(self, link: "Link", words: Words) -> str:
+    def _format_row(self, link: "Link", words: Words) -> str:
         values = zip(words[:, 0].tolist(), link.schema.types, strict=True)
-        return f"({', '.join(show(word, type_, self._executor.dictionary) for word, type_ in values)})"
+        return f"({', '.join(show_word(word, type_, self._executor.dictionary) for word, type_ in values)})"
 
-    def check_all(self, link: "Link") -> None:
-        """Raise IntegrityError if a row of a table does not refer to one: for a key that is new."""
+    def check_existing_rows(self, link: "Link") -> None:
+        """Check all rows of a table for a new foreign key."""
         words = self._executor.scan(link.table)
         rowids = np.empty(0, np.int64)
         if words.shape[1]:
-            # Each key once: all rows that have it are found by it.
+            # Look up each distinct key once.
             keys = np.ascontiguousarray(np.unique(words[list(link.columns)], axis=1))
             found = []
             for start in range(0, keys.shape[1], KEYS_AT_ONCE):
@@ -360,22 +378,22 @@ class References:
                 found.append(self._executor.find_all(link.table, link.columns, some)[1])
             rowids = np.unique(np.concatenate(found))
             words = self._executor.fetch(link.table, rowids)
-        self._check_inserted(Inserted(link, rowids, words[list(link.columns)]))
+        self._check_inserted(NewReferences(link, rowids, words[list(link.columns)]))
 
 
-def _action(event: Removed) -> str:
+def _action(event: RemovedKeys) -> str:
     return event.link.key.on_delete if event.new is None else event.link.key.on_update
 
 
-def _restricts(event: Removed) -> bool:
-    """Whether rows must not refer to the keys even for a moment: nothing that comes later makes that good."""
+def _restricts(event: RemovedKeys) -> bool:
+    """Whether the key is RESTRICT, which is checked at once and never deferred."""
     return _action(event) == "RESTRICT"
 
 
-def _shown(schema: Schema, columns: tuple[int, ...], key: Words, executor: Executor) -> str:
+def _format_key(schema: Schema, columns: tuple[int, ...], key: Words, executor: Executor) -> str:
     names = ", ".join(schema.names[place] for place in columns)
     values = (
-        show(word, schema.types[place], executor.dictionary)
+        show_word(word, schema.types[place], executor.dictionary)
         for word, place in zip(key.tolist(), columns, strict=True)
     )
     return f"({names}) = ({', '.join(values)})"
@@ -383,7 +401,7 @@ def _shown(schema: Schema, columns: tuple[int, ...], key: Words, executor: Execu
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A foreign key by positions: ``columns`` of the table that has it, ``target_columns`` of the other."""
+    """A foreign key by positions: referencing ``columns`` and referenced ``target_columns``."""
 
     key: ForeignKey
     table: str
@@ -394,30 +412,30 @@ class Link:
     target_columns: tuple[int, ...]
     set_columns: tuple[int, ...]
     leaves: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    """Of a target that is partitioned: the tables that have its rows, and the columns there."""
+    """Leaf partitions of a partitioned target, with the key columns in each."""
 
 
-def link_of(entry: TableEntry, key: ForeignKey, catalog: Catalog) -> Link:
-    """A foreign key by positions."""
+def resolve_link(entry: TableEntry, key: ForeignKey, catalog: Catalog) -> Link:
+    """Return a foreign key by column positions."""
     target = catalog.table(key.target)
     leaves: tuple[str, ...] = ()
     if ("partitioned", target.name.lower(), "") in catalog.others:
-        below = heirs(catalog.others, target.name)
-        leaves = tuple(one for one in below if ("partitioned", one.lower(), "") not in catalog.others)
+        below = descendant_tables(catalog.others, target.name)
+        leaves = tuple(child for child in below if ("partitioned", child.lower(), "") not in catalog.others)
     return Link(
         key,
         entry.name,
         entry.schema,
-        places(entry.schema, key.columns),
+        column_positions(entry.schema, key.columns),
         target.name,
         target.schema,
-        places(target.schema, key.target_columns),
-        places(entry.schema, key.set_columns),
-        tuple((leaf, places(catalog.table(leaf).schema, key.target_columns)) for leaf in leaves),
+        column_positions(target.schema, key.target_columns),
+        column_positions(entry.schema, key.set_columns),
+        tuple((leaf, column_positions(catalog.table(leaf).schema, key.target_columns)) for leaf in leaves),
     )
 
 
-def places(schema: Schema, names: tuple[str, ...]) -> tuple[int, ...]:
-    """The positions of columns."""
+def column_positions(schema: Schema, names: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the positions of columns."""
     known = [name.lower() for name in schema.names]
     return tuple(known.index(name.lower()) for name in names)

@@ -15,20 +15,27 @@ from numpy.typing import NDArray
 from kpg.api.result import Result
 from kpg.compiler.catalog.constraints import Rule
 from kpg.compiler.catalog.entries import Catalog, TableEntry
-from kpg.compiler.sql.parameterize.value_lists import Rows, Stored, among_others, around, column_values, read
+from kpg.compiler.sql.parameterize.value_lists import (
+    InsertValues,
+    StoredValue,
+    find_inserts,
+    parse_around,
+    read_column,
+    read_inserts,
+)
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.parse.parameters import Beyond
+from kpg.compiler.sql.parse.parameters import NotConstantError
 from kpg.compiler.sql.parse.parser import parse
-from kpg.compiler.sql.rewrite.column_defaults import insert_places
-from kpg.execute.changes.dml import Changes, insertion
-from kpg.execute.changes.pipeline import prepared
+from kpg.compiler.sql.rewrite.column_defaults import insert_positions
+from kpg.execute.changes.dml import Changes, insert_changes
+from kpg.execute.changes.pipeline import prepare_changes
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Error
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
 from kpg.runtime.types import NULL, Type
-from kpg.runtime.values.styles import BINDING
-from kpg.session.engine import CacheKind, Engine, changes_alone
+from kpg.runtime.values.styles import CURRENT_STYLE
+from kpg.session.engine import CacheKind, Engine, is_unpartitioned
 
 Words = NDArray[np.int64]
 Parameters = Sequence[Any] | Mapping[str, Any] | None
@@ -36,8 +43,8 @@ INSERT: Final = "insert"
 
 
 @dataclass(frozen=True, slots=True)
-class Inserting:
-    """One INSERT of a script: the statement around the rows, and their cells by columns."""
+class ConstantInsert:
+    """An INSERT of constants: the statement around the rows, and the cells by column."""
 
     text: str
     statement: ast.Insert
@@ -45,60 +52,66 @@ class Inserting:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """Where the cells of a statement go: the table as it was, and values of the columns that have none."""
+class InsertLayout:
+    """Where the cells of an INSERT go.
+
+    ``cells`` are the cells in use, ``columns`` their columns, ``constants`` the constant values of
+    other columns.
+    """
 
     entry: TableEntry
     statement: ast.Insert
-    places: tuple[int, ...]
-    given: tuple[int, ...]
-    missing: tuple[tuple[int, Stored], ...]
+    cells: tuple[int, ...]
+    columns: tuple[int, ...]
+    constants: tuple[tuple[int, StoredValue], ...]
 
 
-SHAPES: Final = CacheKind[tuple[str, tuple[int, ...]], Shape]()
+LAYOUTS: Final = CacheKind[tuple[str, tuple[int, ...]], InsertLayout]()
 
 
-def inserts(engine: Engine, text: str, parameters: Parameters) -> list[Inserting] | None:
-    """The statements of a script that consists of such INSERTs; None if it does not."""
-    if not engine.remembers:
+def parse_inserts(engine: Engine, text: str, parameters: Parameters) -> list[ConstantInsert] | None:
+    """Return the statements of a script that has only constant INSERTs; None otherwise."""
+    if not engine.can_use_cache:
         return None
-    found = read(text, parameters)
-    if found is None:
+    parsed = read_inserts(text, parameters)
+    if parsed is None:
         return None
-    made = [inserting(engine, rows) for rows in found]
-    known = [one for one in made if one is not None]
-    return known if len(known) == len(made) else None
+    statements = [as_constant_insert(engine, rows) for rows in parsed]
+    complete = [statement for statement in statements if statement is not None]
+    return complete if len(complete) == len(statements) else None
 
 
-def inserting(engine: Engine, rows: Rows) -> Inserting | None:
-    """A statement with its cells; None if it is more than an INSERT of VALUES."""
+def as_constant_insert(engine: Engine, rows: InsertValues) -> ConstantInsert | None:
+    """Return a statement with its cells; None if it is not a plain INSERT of constants."""
     statement = _statement(engine, rows)
-    if statement is None or not changes_alone(engine, statement.table):
+    if statement is None or not is_unpartitioned(engine, statement.table):
         return None
-    return Inserting(rows.text, statement, rows.columns)
+    return ConstantInsert(rows.text, statement, rows.columns)
 
 
-def mixed(engine: Engine, text: str) -> list[Inserting | ast.Statement] | None:
-    """The statements of a script of which some are such INSERTs; None if none is, or that is not certain."""
-    regions = among_others(text)
+def parse_mixed(engine: Engine, text: str) -> list[ConstantInsert | ast.Statement] | None:
+    """Return the statements of a script of which some are constant INSERTs; None if none is or in doubt."""
+    regions = find_inserts(text)
     if not regions:
         return None
 
-    others = around(text, regions)
-    made = [inserting(engine, one.rows) for one in regions]
+    others = parse_around(text, regions)
+    statements = [as_constant_insert(engine, one.rows) for one in regions]
     if others is None:
         return None
-    placed: list[tuple[int, Inserting | ast.Statement]] = [(one.span.start, one) for one in others]
-    for region, one in zip(regions, made, strict=True):
+    positioned_statements: list[tuple[int, ConstantInsert | ast.Statement]] = [
+        (one.span.start, one) for one in others
+    ]
+    for region, one in zip(regions, statements, strict=True):
         if one is None:
             return None
-        placed.append((region.start, one))
-    return [one for _, one in sorted(placed, key=itemgetter(0))]
+        positioned_statements.append((region.start, one))
+    return [one for _, one in sorted(positioned_statements, key=itemgetter(0))]
 
 
-def _statement(engine: Engine, rows: Rows) -> ast.Insert | None:
-    known = engine.remembered.inserts.get(rows.text)
-    if known is None:
+def _statement(engine: Engine, rows: InsertValues) -> ast.Insert | None:
+    cached = engine.plan_cache.inserts.get(rows.text)
+    if cached is None:
         try:
             parsed = parse(rows.text)
         except Error:
@@ -107,52 +120,52 @@ def _statement(engine: Engine, rows: Rows) -> ast.Insert | None:
             return None
         if parsed[0].common is not None or parsed[0].alternative:
             return None
-        known = parsed[0]
-        engine.remembered.inserts.put(rows.text, known)
-    return known
+        cached = parsed[0]
+        engine.plan_cache.inserts.put(rows.text, cached)
+    return cached
 
 
-def insert(engine: Engine, rows: Inserting, otherwise: Callable[[], ast.Statement]) -> Result:
-    """Run one of the statements; ``otherwise`` gives it as the parser reads it."""
+def run_insert(engine: Engine, rows: ConstantInsert, parse: Callable[[], ast.Statement]) -> Result:
+    """Run a constant INSERT; ``parse`` returns the parsed statement, if the fast path does not apply."""
     engine.begin_statement()
     with engine.transactions.statement(changes=True):
         changes = _changes(engine, rows)
         if changes is None:
-            statement = otherwise()
+            statement = parse()
             assert isinstance(statement, ast.Insert)
-            changes = prepared(engine, statement)
+            changes = prepare_changes(engine, statement)
         changes.apply()
         return changes.result()
 
 
-def _changes(engine: Engine, rows: Inserting) -> Changes | None:
-    """What a statement changes; None if finding that out takes more, or is an error with a place."""
-    BINDING.set(engine.catalog.style)  # another session's statement may have left its own
+def _changes(engine: Engine, rows: ConstantInsert) -> Changes | None:
+    """Return the changes of a statement; None if the fast path does not apply or an error has a position."""
+    CURRENT_STYLE.set(engine.catalog.style)  # the style of another session's statement may be set
     try:
-        shape = shape_of(engine, rows)
+        shape = layout_of(engine, rows)
         if shape is None:
             return None
         table = engine.table(rows.statement.table)
         words = _words(rows, shape, table.dictionary)
-    except (Beyond, Error):
+    except (NotConstantError, Error):
         return None
     try:
-        return insertion(engine, table, shape.statement, words)
+        return insert_changes(engine, table, shape.statement, words)
     except Error as error:
         if error.span is None:
             raise
         return None
 
 
-def alone(engine: Engine, text: str, parameters: Parameters) -> Changes | None:
-    """The rows that a text inserts, if that is all that it does; None if it does more, or is wrong."""
-    found = inserts(engine, text, parameters)
+def prepare_single_insert(engine: Engine, text: str, parameters: Parameters) -> Changes | None:
+    """Return the changes of a text that is one constant INSERT; None otherwise."""
+    found = parse_inserts(engine, text, parameters)
     if found is None or len(found) != 1 or found[0].statement.conflict is not None:
         return None
     changes = _changes(engine, found[0])
     if (
         changes is None
-        or changes.table.name in engine.at_commit
+        or changes.table.name in engine.on_commit_actions
         or changes.table.guard is not None
         or changes.updated is not None
     ):
@@ -160,76 +173,78 @@ def alone(engine: Engine, text: str, parameters: Parameters) -> Changes | None:
     return changes
 
 
-def shape_of(engine: Engine, rows: Inserting) -> Shape | None:
-    """Where the cells of a statement go; None if a column takes more than a constant."""
+def layout_of(engine: Engine, rows: ConstantInsert) -> InsertLayout | None:
+    """Return the layout of a statement; None if a column needs more than a constant."""
     catalog = engine.catalog
     entry = catalog.table(rows.statement.table)
     absent = tuple(place for place, cells in enumerate(rows.columns) if _is_default(cells))
     key = (rows.text, absent)
-    known = engine.remembered.kind(SHAPES).get(key)
-    if known is not None and known.entry is entry:
-        return known
-    before = catalog.consulted.times
-    known = _made(rows.statement, len(rows.columns), absent, entry, catalog)
-    if known is not None and catalog.consulted.times == before:
-        engine.remembered.kind(SHAPES).put(key, known)
-    return known
+    layout = engine.plan_cache.of_kind(LAYOUTS).get(key)
+    if layout is not None and layout.entry is entry:
+        return layout
+    before = catalog.system_reads.count
+    layout = _make_layout(rows.statement, len(rows.columns), absent, entry, catalog)
+    if layout is not None and catalog.system_reads.count == before:
+        engine.plan_cache.of_kind(LAYOUTS).put(key, layout)
+    return layout
 
 
 def _is_default(cells: tuple[str, ...]) -> bool:
     return cells[0][0] in "dD" and all(cell.lower() == "default" for cell in cells)
 
 
-def _made(
+def _make_layout(
     statement: ast.Insert, width: int, absent: tuple[int, ...], entry: TableEntry, catalog: Catalog
-) -> Shape | None:
-    """Where cells go; None if a column that is given takes none, or another needs more than a constant."""
+) -> InsertLayout | None:
+    """Return the layout; None if a listed column accepts no value or another needs more than a constant."""
     columns = entry.schema.columns
-    places = insert_places(statement, entry.schema)
+    places = insert_positions(statement, entry.schema)
     if not statement.columns and width < len(places):
         places = places[:width]
     if len(places) != width or len(absent) == width:
         return None
     cells = tuple(cell for cell in range(width) if cell not in absent)
-    given = tuple(places[cell] for cell in cells)
-    if not all(_takes(entry.constraints.rule(place), statement) for place in given):
+    filled_columns = tuple(places[cell] for cell in cells)
+    if not all(_accepts_value(entry.constraints.rule(place), statement) for place in filled_columns):
         return None
-    rest = [place for place in range(len(columns)) if place not in given]
-    missing: dict[int, Stored] = dict.fromkeys(rest)
+    rest = [place for place in range(len(columns)) if place not in filled_columns]
+    missing: dict[int, StoredValue] = dict.fromkeys(rest)
     if entry.constraints.rules and rest:
-        from kpg.compiler.sql.rewrite.column_expressions import defaults  # lazy: the start does without it
+        from kpg.compiler.sql.rewrite.column_expressions import (
+            bind_defaults,
+        )  # lazy: the start does without it
 
-        found = defaults(entry, rest, catalog)
-        if absent and sum(len(one.sequences) for one in found.values()) > 1:
+        column_defaults = bind_defaults(entry, rest, catalog)
+        if absent and sum(len(column_default.sequences) for column_default in column_defaults.values()) > 1:
             return None
-        for place, default in found.items():
+        for place, default in column_defaults.items():
             if not default.sequences and not isinstance(default.scalar, Literal):
                 return None
             if not default.sequences and isinstance(default.scalar, Literal):
                 missing[place] = default.scalar.value
     if rest:
-        statement = replace(statement, columns=tuple(columns[place].name for place in given))
-    return Shape(entry, statement, cells, given, tuple(missing.items()))
+        statement = replace(statement, columns=tuple(columns[place].name for place in filled_columns))
+    return InsertLayout(entry, statement, cells, filled_columns, tuple(missing.items()))
 
 
-def _takes(rule: Rule, statement: ast.Insert) -> bool:
+def _accepts_value(rule: Rule, statement: ast.Insert) -> bool:
     if rule.generated or (rule.identity and statement.overriding == "USER"):
         return False
     return rule.identity != "ALWAYS" or statement.overriding == "SYSTEM"
 
 
-def _words(rows: Inserting, shape: Shape, dictionary: Dictionary) -> Words:
+def _words(rows: ConstantInsert, shape: InsertLayout, dictionary: Dictionary) -> Words:
     types = shape.entry.schema.types
     count = len(rows.columns[0])
     words = np.empty((len(types), count), np.int64)
-    for cell, place in zip(shape.places, shape.given, strict=True):
-        words[place] = _column(column_values(rows.columns[cell], types[place]), types[place], dictionary)
-    for place, value in shape.missing:
+    for cell, place in zip(shape.cells, shape.columns, strict=True):
+        words[place] = _column(read_column(rows.columns[cell], types[place]), types[place], dictionary)
+    for place, value in shape.constants:
         words[place] = _column([value], types[place], dictionary)[0]
     return words
 
 
-def _column(values: list[Stored], type_: Type, dictionary: Dictionary) -> "list[int] | Words":
+def _column(values: list[StoredValue], type_: Type, dictionary: Dictionary) -> "list[int] | Words":
     if type_.is_interned:
         if len(values) == 1 and isinstance(values[0], str):
             return [dictionary.code(values[0])]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kpg.api.result import Result
 from kpg.compiler.sql.parse import statements as ast
-from kpg.execute.changes.dml import Changes, check_there, prepared_alone
+from kpg.execute.changes.dml import Changes, check_rows_live, prepare_table_changes
 from kpg.gc_pause import LazyModule
 from kpg.session.engine import Engine
 
@@ -21,20 +21,20 @@ else:
     cursors = LazyModule("kpg.execute.queries.cursors")
 
 
-def change(engine: Engine, statement: ast.Change) -> Result:
-    """Run a statement."""
-    changes = prepared(engine, statement)
-    check_there(engine, changes)
+def run_change(engine: Engine, statement: ast.Change) -> Result:
+    """Run an INSERT, UPDATE, DELETE or MERGE."""
+    changes = prepare_changes(engine, statement)
+    check_rows_live(engine, changes)
     changes.apply()
     return changes.result()
 
 
-def prepared(engine: Engine, statement: ast.Change) -> Changes:
-    """What a statement is going to change."""
+def prepare_changes(engine: Engine, statement: ast.Change) -> Changes:
+    """Compute the changes of a statement."""
     if isinstance(statement, ast.Insert) and statement.alternative:
-        statement = upsert_rewrite.with_conflict(statement, engine.catalog)
+        statement = upsert_rewrite.rewrite_alternative(statement, engine.catalog)
     if isinstance(statement, ast.Update | ast.Delete) and statement.cursor:
-        return cursors.positioned(engine, statement, prepared)
+        return cursors.current_row_changes(engine, statement, prepare_changes)
     if engine.catalog.others:
-        return partition_routing.prepared_beside(engine, statement)
-    return prepared_alone(engine, statement)
+        return partition_routing.prepare_partitioned(engine, statement)
+    return prepare_table_changes(engine, statement)

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from kpg.compiler.sql.parse.statements import SetPosition, Then
+from kpg.compiler.sql.parse.statements import AsOf, SetPosition
 from kpg.execute.changes import table_writes
 from kpg.runtime.convert.python_values import to_rows
 from kpg.runtime.errors import Error, InterfaceError, ProgrammingError
 from kpg.runtime.types import JSONB, TEXT, ColumnDef, Schema
 from kpg.session.base_table import Table
-from kpg.session.time_travel import constant
+from kpg.session.time_travel import evaluate_constant
 
 if TYPE_CHECKING:
     from kpg.session.engine import Engine
@@ -26,12 +26,12 @@ TABLE: Final = "kpg_positions"
 SCHEMA: Final = Schema((ColumnDef("source", TEXT, False), ColumnDef("position", JSONB, False)), (0,))
 
 
-def table_of(engine: "Engine") -> Table:
-    """The table of positions, made if it is not there; ProgrammingError if another has its name."""
+def positions_table(engine: "Engine") -> Table:
+    """Return the table of positions, created if missing; ProgrammingError if another table has its name."""
     if TABLE not in engine.catalog:
-        if engine.transactions.in_batch or engine.journal.writing_now:
+        if engine.transactions.in_batch or engine.journal.is_writing:
             engine.tables.attach(TABLE, SCHEMA)
-            engine.tables.attached.discard(TABLE)
+            engine.tables.attached_tables.discard(TABLE)
         else:
             with engine.journal.writing():
                 engine.tables.create(TABLE, SCHEMA)
@@ -45,26 +45,26 @@ def table_of(engine: "Engine") -> Table:
     return table
 
 
-def keep(engine: "Engine", positions: Positions) -> None:
-    """Note how far sources have been read."""
+def save(engine: "Engine", positions: Positions) -> None:
+    """Save the positions of sources."""
     pairs = _pairs(positions)
     if pairs:
         table_writes.upsert(
-            engine, table_of(engine), [(source, json.dumps(position)) for source, position in pairs]
+            engine, positions_table(engine), [(source, json.dumps(position)) for source, position in pairs]
         )
 
 
-def forget(engine: "Engine", source: str) -> None:
-    """Forget how far a source has been read."""
+def remove(engine: "Engine", source: str) -> None:
+    """Remove the position of a source."""
     if source in read(engine):
-        table_writes.delete(table_of(engine), [(source,)])
+        table_writes.delete(positions_table(engine), [(source,)])
 
 
 def read(engine: "Engine") -> dict[str, Position]:
-    """How far each source has been read."""
+    """Return the position of each source."""
     if TABLE not in engine.catalog:
         return {}
-    table = table_of(engine)
+    table = positions_table(engine)
     rows = to_rows(table.scan(), SCHEMA.types, table.dictionary)
     return {source: json.loads(position) for source, position in rows}
 
@@ -85,21 +85,21 @@ def _pairs(positions: Positions) -> list[tuple[str, Position]]:
 
 
 def set_position(engine: "Engine", statement: SetPosition) -> None:
-    """SET POSITION source = position, or to NULL, which forgets it."""
+    """Run SET POSITION source = position; NULL removes the position."""
 
-    source = constant(engine, Then(statement.source, statement.span))
-    position = constant(engine, Then(statement.position, statement.span))
+    source = evaluate_constant(engine, AsOf(statement.source, statement.span))
+    position = evaluate_constant(engine, AsOf(statement.position, statement.span))
     try:
         if not isinstance(source, str):
             raise ProgrammingError(f"a source has a name, not {source!r}")
         if isinstance(position, Decimal) and position == int(position):
             position = int(position)
         if position is None:
-            forget(engine, source)
+            remove(engine, source)
         elif isinstance(position, bool) or not isinstance(position, int | str):
             raise ProgrammingError(f"a position is a whole number or a text, not {position!r}")
         else:
-            keep(engine, (source, position))
+            save(engine, (source, position))
     except Error as error:
         error.span = error.span or statement.span
         raise

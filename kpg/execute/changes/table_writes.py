@@ -9,53 +9,53 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.convert.python_values import Omitted, show
+from kpg.runtime.convert.python_values import OmittedColumns, show_word
 from kpg.runtime.errors import DataError, IntegrityError, InterfaceError
 from kpg.runtime.types import ERROR, NULL, ColumnDef, Kind, Schema
-from kpg.runtime.values.arrays import within
+from kpg.runtime.values.arrays import fit_elements
 from kpg.runtime.values.codec import codec_of
-from kpg.runtime.values.words import Unfit
+from kpg.runtime.values.words import UnrepresentableValue
 from kpg.session.base_table import Table
 from kpg.session.engine import Engine
 
 Words = NDArray[np.int64]
 Evaluate = Callable[[Words], tuple[Words, Words | None]]
-"""Rows mapped, filtered and projected, and the positions of those that passed, None if all did."""
+"""Maps, filters and projects rows; also returns the positions of those that passed, None for all."""
 
 
 def insert(engine: Engine, table: Table, data: Any) -> int:
-    """Insert rows; how many."""
-    words = new_rows(engine, table, data)
+    """Insert rows and return their number."""
+    words = encode_rows(engine, table, data)
     table.insert(words)
     return int(words.shape[1])
 
 
 def delete(table: Table, data: Any) -> int:
-    """Delete rows, given whole or by primary key; how many were there."""
+    """Delete rows, given in full or by primary key, and return the number deleted."""
     key = table.schema.primary_key
-    words = table.encoded_keys(data) if type(data) is list else None
+    words = table.encode_keys(data) if type(data) is list else None
     if words is None:
-        data = _replayable(data)
+        data = _materialize(data)
         if key and _has_only(data, [table.schema.columns[i].name for i in key], len(table.schema.columns)):
             words = _encode(data, Schema(tuple(table.schema.columns[i] for i in key)), table)
     if words is not None:
         rowids = table.find(words)
     else:
-        rowids = table.match(_rows(table, data))
+        rowids = table.match(_encode_full_rows(table, data))
     rowids = distinct(rowids[rowids >= 0])
     table.delete(rowids)
     return int(rowids.shape[0])
 
 
 def upsert(engine: Engine, table: Table, data: Any) -> int:
-    """Insert rows, in place of those with the same primary key; how many were given.
+    """Insert rows, replacing those with the same primary key, and return the number given.
 
-    Of rows with the same key the last counts.
+    The last of several rows with the same key counts.
     """
     key = table.schema.primary_key
     if not key:
         raise InterfaceError(f"table {table.name} has no primary key", hint="upsert needs one; use insert")
-    words = new_rows(engine, table, data)
+    words = encode_rows(engine, table, data)
     count = int(words.shape[1])
     words = _last_of_each(words, key)
     old = table.find(np.ascontiguousarray(words[list(key)]))
@@ -63,80 +63,84 @@ def upsert(engine: Engine, table: Table, data: Any) -> int:
         table.update(old[old >= 0], np.ascontiguousarray(words[:, old >= 0]))
         table.insert(np.ascontiguousarray(words[:, old < 0]))
         return count
-    gone = old[old >= 0]
-    table.delete(gone)
+    replaced = old[old >= 0]
+    table.delete(replaced)
     table.insert(words)
-    table.tally.replace(gone.shape[0])
+    table.tally.replace(replaced.shape[0])
     return count
 
 
 def _last_of_each(words: Words, key: tuple[int, ...]) -> Words:
-    """Rows without those whose key comes again later."""
+    """Return rows without those whose key occurs again later."""
     if words.shape[1] < 2:
         return words
     keys = words[list(key)]
-    order = np.lexsort(keys)  # stable: rows of one key stay in their order
+    order = np.lexsort(keys)  # stable: rows with one key keep their order
     ordered = keys[:, order]
     last = np.ones(order.shape[0], np.bool_)
     np.any(ordered[:, 1:] != ordered[:, :-1], axis=0, out=last[:-1])
     return words if last.all() else np.ascontiguousarray(words[:, np.sort(order[last])])
 
 
-def missing(table: Table, words: Words, keys: Sequence[tuple[int, ...]]) -> Words:
-    """The rows whose keys are not there, and not among those before them."""
+def without_existing(table: Table, words: Words, keys: Sequence[tuple[int, ...]]) -> Words:
+    """Return the rows whose keys neither exist nor occur in an earlier row."""
     words = np.ascontiguousarray(words)
-    kept = np.ones(words.shape[1], np.bool_)
+    is_new = np.ones(words.shape[1], np.bool_)
     for columns in keys:
-        kept &= table.find_unique(columns, words[list(columns)]) < 0
-    candidates = np.flatnonzero(kept)
+        is_new &= table.find_unique(columns, words[list(columns)]) < 0
+    candidates = np.flatnonzero(is_new)
     if len(keys) == 1:
         found = words[list(keys[0])][:, candidates]
         _, first = np.unique(found, axis=1, return_index=True)
-        alone = np.flatnonzero((found == NULL).any(axis=0))
-        return np.ascontiguousarray(words[:, candidates[np.union1d(first, alone)]])
-    seen: list[set[tuple[int, ...]]] = [set() for _ in keys]
-    chosen = []
+        with_null = np.flatnonzero((found == NULL).any(axis=0))
+        return np.ascontiguousarray(words[:, candidates[np.union1d(first, with_null)]])
+    seen_keys: list[set[tuple[int, ...]]] = [set() for _ in keys]
+    positions = []
     for place in candidates.tolist() if keys else []:
         row = [tuple(words[list(columns), place].tolist()) for columns in keys]
-        if any(key in known and NULL not in key for key, known in zip(row, seen, strict=True)):
+        if any(key in known and NULL not in key for key, known in zip(row, seen_keys, strict=True)):
             continue
-        for key, known in zip(row, seen, strict=True):
+        for key, known in zip(row, seen_keys, strict=True):
             known.add(key)
-        chosen.append(place)
-    return np.ascontiguousarray(words[:, chosen] if keys else words)
+        positions.append(place)
+    return np.ascontiguousarray(words[:, positions] if keys else words)
 
 
-def merged(
+def resolve_updates(
     table: Table, words: Words, key: tuple[int, ...], update: Evaluate, old: Words | None = None
 ) -> tuple[Words, tuple[Words, Words]]:
-    """The rows whose ``key`` is not there; and rowids of those that are, with what takes their place.
+    """Split rows by whether their ``key`` exists: rows to insert, and rowids with their replacements.
 
-    ``update`` maps a row of the table next to the one to insert to that. IntegrityError if a row would be
-    updated twice. ``old`` are the rowids of the rows that are there, -1 for others, if the key is no columns.
+    Args:
+        update: Maps pairs of an existing row and the row to insert to the replacement.
+        old: Rowids of the existing rows, -1 for others, if the key is not made of columns.
+
+    Raises:
+        IntegrityError: If a row would be updated twice.
     """
     if old is None:
         old = table.find_unique(key, np.ascontiguousarray(words[list(key)]))
-    there = np.flatnonzero(old >= 0)
-    rowids = old[there]
+    existing = np.flatnonzero(old >= 0)
+    rowids = old[existing]
     _, first = np.unique(rowids, return_index=True)
     if first.size < rowids.size:
-        again = int(there[np.setdiff1d(np.arange(rowids.size), first)[0]])
+        duplicate = int(existing[np.setdiff1d(np.arange(rowids.size), first)[0]])
         raise IntegrityError(
-            f"ON CONFLICT would update row {_shown(table, key, words[list(key)], again)} "
+            f"ON CONFLICT would update row {_format_row(table, key, words[list(key)], duplicate)} "
             f"of table {table.name} twice",
             hint="give each key once",
         )
-    pairs = np.concatenate((table.fetch(rowids), words[:, there]))
+    pairs = np.concatenate((table.fetch(rowids), words[:, existing]))
     new, kept = update(np.ascontiguousarray(pairs))
-    new = np.ascontiguousarray(checked(new, table))
+    new = np.ascontiguousarray(check_values(new, table))
     updated = np.ascontiguousarray(rowids if kept is None else rowids[kept])
     return np.ascontiguousarray(words[:, old < 0]), (updated, new)
 
 
 def distinct(words: Words) -> Words:
-    """The distinct words of ``int64[n]``, in order.
+    """Return the distinct words of ``int64[n]``, sorted.
 
-    As ``np.unique``, which first imports numpy's masked arrays: that takes longer than a statement.
+    ``np.unique`` first imports numpy's masked arrays, which takes longer than a statement.
     """
     ordered = np.sort(words)
     first = np.ones(ordered.shape[0], np.bool_)
@@ -144,18 +148,18 @@ def distinct(words: Words) -> Words:
     return ordered[first]
 
 
-def checked(words: Words, table: Table) -> Words:
-    """New rows that expressions have computed, if their values fit the columns; DataError if not.
+def check_values(words: Words, table: Table) -> Words:
+    """Return computed rows after checking that their values fit the columns; DataError otherwise.
 
-    Texts that are too long by blanks are cut.
+    Trailing blanks beyond the limit are removed.
     """
     failed = bool((words == ERROR).any())
     for index, column in enumerate(table.schema.columns):
         values = words[index]
         if failed and (values == ERROR).any():
             raise DataError(f"the value for column {column.name} of table {table.name} failed to compute")
-        if column.type.limits_length:
-            cut = _cut(values, column, table)
+        if column.type.has_length_limit:
+            cut = _truncate_texts(values, column, table)
             if cut:
                 words = words.copy()
                 for word, shorter in cut.items():
@@ -163,8 +167,8 @@ def checked(words: Words, table: Table) -> Words:
     return words
 
 
-def _cut(values: Words, column: ColumnDef, table: Table) -> dict[int, int]:
-    """The texts that are too long by blanks, and what they become; DataError if one is too long without."""
+def _truncate_texts(values: Words, column: ColumnDef, table: Table) -> dict[int, int]:
+    """Return the texts with excess trailing blanks, and their truncation; DataError if one is too long."""
     limit = column.type.precision
     cut: dict[int, int] = {}
     codes = distinct(values)
@@ -174,8 +178,8 @@ def _cut(values: Words, column: ColumnDef, table: Table) -> dict[int, int]:
         if column.type.kind is Kind.ARRAY:
             codec = codec_of(column.type)
             try:
-                fitting = codec.encode(within(codec.decode(text), column.type.parts[0]))
-            except Unfit:
+                fitting = codec.encode(fit_elements(codec.decode(text), column.type.parts[0]))
+            except UnrepresentableValue:
                 shown = codec.show(codec.decode(text))
                 raise _too_long(shown, column, table) from None
             if fitting != text:
@@ -192,24 +196,24 @@ def _cut(values: Words, column: ColumnDef, table: Table) -> dict[int, int]:
     return cut
 
 
-def new_rows(engine: Engine, table: Table, data: Any) -> Words:
-    """The words of rows to insert, in any form. Columns that they omit get their DEFAULTs, as by INSERT."""
-    words = table.encoded(data) if type(data) is list else None
+def encode_rows(engine: Engine, table: Table, data: Any) -> Words:
+    """Return the words of rows to insert, in any form. Omitted columns get their DEFAULTs, as in INSERT."""
+    words = table.encode_rows(data) if type(data) is list else None
     if words is not None:
         return words
-    from kpg.runtime.convert.arrow import from_any  # lazy: the start does without it
+    from kpg.runtime.convert.arrow import encode_any  # lazy: the start does without it
 
-    omitted = may_omit(engine, table)
-    return completed(
-        engine, table, from_any(_replayable(data), table.schema, table.dictionary, omitted), omitted
+    omitted = omissible_columns(engine, table)
+    return fill_omitted(
+        engine, table, encode_any(_materialize(data), table.schema, table.dictionary, omitted), omitted
     )
 
 
-def may_omit(engine: Engine, table: Table) -> Omitted:
-    """The columns that rows may omit: those with a DEFAULT, generated ones, and those that take NULL."""
+def omissible_columns(engine: Engine, table: Table) -> OmittedColumns:
+    """Return the columns that rows may omit: nullable, generated, or with a DEFAULT."""
     constraints = engine.catalog.table(table.name).constraints
     rules = [(constraints.rule(place), column) for place, column in enumerate(table.schema.columns)]
-    return Omitted(
+    return OmittedColumns(
         frozenset(
             place
             for place, (rule, column) in enumerate(rules)
@@ -218,9 +222,9 @@ def may_omit(engine: Engine, table: Table) -> Omitted:
     )
 
 
-def completed(engine: Engine, table: Table, words: Words, omitted: Omitted) -> Words:
-    """Rows with DEFAULTs in the place of the values that they omit."""
-    if not omitted.found or not words.shape[1]:
+def fill_omitted(engine: Engine, table: Table, words: Words, omissions: OmittedColumns) -> Words:
+    """Return rows with DEFAULTs in place of omitted values."""
+    if not omissions.occurred or not words.shape[1]:
         return words
     from kpg.execute.changes.defaults import with_defaults  # lazy: the start does without it
 
@@ -236,20 +240,19 @@ def _too_long(text: str, column: ColumnDef, table: Table) -> DataError:
     return error
 
 
-def _rows(table: Table, data: Any) -> Words:
-    """The words of whole rows in any form."""
-    words = table.encoded(data) if type(data) is list else None
-    return _encode(_replayable(data), table.schema, table) if words is None else words
+def _encode_full_rows(table: Table, data: Any) -> Words:
+    words = table.encode_rows(data) if type(data) is list else None
+    return _encode(_materialize(data), table.schema, table) if words is None else words
 
 
 def _encode(data: Any, schema: Schema, table: Table) -> Words:
-    from kpg.runtime.convert.arrow import from_any  # lazy: the start does without it
+    from kpg.runtime.convert.arrow import encode_any  # lazy: the start does without it
 
-    return from_any(data, schema, table.dictionary)
+    return encode_any(data, schema, table.dictionary)
 
 
-def _replayable(data: Any) -> Any:
-    """Data that can be looked at before it is read: streams and iterators are read here."""
+def _materialize(data: Any) -> Any:
+    """Return data that can be inspected before it is read: streams and iterators are read here."""
     import pyarrow
 
     if isinstance(data, pyarrow.RecordBatchReader):
@@ -262,28 +265,28 @@ def _replayable(data: Any) -> Any:
 
 
 def _has_only(data: Any, names: list[str], width: int) -> bool:
-    """Whether the data has the named columns and no others; rows without names go by their length."""
+    """Whether the data has exactly the named columns; rows without names are compared by length."""
     import pyarrow
 
     first = data[0] if isinstance(data, Sequence) and not isinstance(data, str | bytes) and data else None
-    given: Any
+    data_names: Any
     if isinstance(data, pyarrow.Table | pyarrow.RecordBatch):
-        given = data.schema.names
+        data_names = data.schema.names
     elif isinstance(data, Mapping):
-        given = data
+        data_names = data
     elif isinstance(first, Mapping):
-        given = first
+        data_names = first
     elif first is not None:
         return isinstance(first, tuple | list) and len(first) == len(names) != width
     else:
-        given = getattr(data, "columns", ())
-    return sorted(str(name).lower() for name in given) == sorted(name.lower() for name in names)
+        data_names = getattr(data, "columns", ())
+    return sorted(str(name).lower() for name in data_names) == sorted(name.lower() for name in names)
 
 
-def _shown(table: Table, positions: tuple[int, ...], words: Words, row: int) -> str:
+def _format_row(table: Table, positions: tuple[int, ...], words: Words, row: int) -> str:
     columns = [table.schema.columns[i] for i in positions]
     values = [
-        f"{column.name} = {show(int(words[i, row]), column.type, table.dictionary)}"
+        f"{column.name} = {show_word(int(words[i, row]), column.type, table.dictionary)}"
         for i, column in enumerate(columns)
     ]
     return f"({', '.join(values)})"

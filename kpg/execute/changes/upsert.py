@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.catalog.entries import TableEntry
-from kpg.compiler.sql.bind.eager_subexpressions import named_rows
+from kpg.compiler.sql.bind.eager_subexpressions import rows_table_name
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.rewrite.changes import arbiters
-from kpg.compiler.sql.rewrite.upsert import OverPairs, lower_conflict
-from kpg.execute.changes.expression_keys import expression_keys, without_conflicts, written
-from kpg.execute.changes.table_writes import Evaluate, merged, missing
+from kpg.compiler.sql.rewrite.upsert import PairQuery, lower_conflict
+from kpg.execute.changes.expression_keys import expression_keys, normalize_expression, without_conflicts
+from kpg.execute.changes.table_writes import Evaluate, resolve_updates, without_existing
 from kpg.execute.queries.query_plan import plan_bound
 from kpg.execute.queries.result_rows import expand
 from kpg.runtime.errors import ProgrammingError
@@ -29,74 +29,76 @@ if TYPE_CHECKING:
 Words = NDArray[np.int64]
 
 
-def settled(
+def resolve_conflicts(
     engine: Engine, table: Table, statement: ast.Insert, words: Words
 ) -> tuple[Words, tuple[Words, Words] | None]:
-    """The rows that ON CONFLICT lets in, and those that it has take the place of others."""
-    keys, rules = _arbiters(engine, engine.catalog.table(statement.table, statement.span), statement)
-    update = conflict_of(engine, statement)
-    _check_seen(engine, table, (table.find_unique(key, words[list(key)]) for key in keys))
-    _check_seen(engine, table, (rule.find(words) for rule in rules))
+    """Return the rows that ON CONFLICT inserts, and the rowids with their replacements."""
+    keys, rules = _find_arbiters(engine, engine.catalog.table(statement.table, statement.span), statement)
+    update = lower_conflict_action(engine, statement)
+    _check_snapshot(engine, table, (table.find_unique(key, words[list(key)]) for key in keys))
+    _check_snapshot(engine, table, (rule.find(words) for rule in rules))
     if update is not None:
         old = rules[0].find(words) if rules else None
-        return merged(table, words, keys[0] if keys else (), _evaluation(engine, table, update), old)
-    words = missing(table, words, keys) if keys or not rules else words
+        return resolve_updates(
+            table, words, keys[0] if keys else (), _make_evaluator(engine, table, update), old
+        )
+    words = without_existing(table, words, keys) if keys or not rules else words
     if rules:
         words = without_conflicts(rules, words)
     return words, None
 
 
-def _check_seen(engine: Engine, table: Table, found: Iterable[Words]) -> None:
-    """SerializationError if rows that are in the way have come since the transaction's snapshot."""
-    check = engine.transactions.check_seen
+def _check_snapshot(engine: Engine, table: Table, rowid_arrays: Iterable[Words]) -> None:
+    """Raise SerializationError if conflicting rows were written after the transaction's snapshot."""
+    check = engine.transactions.check_rows_unchanged
     if check is None:
         return
-    for rowids in found:
+    for rowids in rowid_arrays:
         check(table.name, rowids[rowids >= 0])
 
 
-def conflict_of(engine: Engine, statement: ast.Insert) -> "Mfp | OverPairs | None":
-    """What ON CONFLICT makes of a row that is there next to the one that is given; None: it leaves it."""
+def lower_conflict_action(engine: Engine, statement: ast.Insert) -> "Mfp | PairQuery | None":
+    """Return the ON CONFLICT action on pairs of existing and new rows; None for DO NOTHING."""
 
-    what = ("conflict", engine.executor.has_pending or engine.seen is not None)
-    return engine.remembered.made(
-        what, statement, engine.catalog, lambda: lower_conflict(statement, engine.reading_catalog)
+    key = ("conflict", engine.executor.has_pending or engine.snapshot_epoch is not None)
+    return engine.plan_cache.derive(
+        key, statement, engine.catalog, lambda: lower_conflict(statement, engine.reading_catalog)
     )
 
 
-def _arbiters(
+def _find_arbiters(
     engine: Engine, entry: TableEntry, statement: ast.Insert
 ) -> "tuple[Sequence[tuple[int, ...]], list[ExpressionKey]]":
-    """Where ON CONFLICT looks for rows that are there."""
+    """Return the key columns and expression keys that ON CONFLICT checks."""
     conflict = statement.conflict
     assert conflict is not None
-    beside = conflict.elements or any(
+    has_expressions = conflict.elements or any(
         key[:2] == ("unique index", entry.name.lower()) for key in engine.catalog.others
     )
-    if not beside:
+    if not has_expressions:
         return arbiters(statement, entry), []
 
-    return _arbiters_among_all(engine, entry, statement)
+    return _find_expression_arbiters(engine, entry, statement)
 
 
-def _evaluation(engine: Engine, table: Table, update: "Mfp | OverPairs") -> Evaluate:
+def _make_evaluator(engine: Engine, table: Table, update: "Mfp | PairQuery") -> Evaluate:
     if isinstance(update, Mfp):
         return partial(engine.executor.evaluate, update)
 
-    return partial(updated_by_query, engine, table, update)
+    return partial(update_by_query, engine, table, update)
 
 
-def updated_by_query(
-    engine: Engine, table: Table, over_pairs: OverPairs, pairs: Words
-) -> tuple[Words, Words]:
-    """The rows that ON CONFLICT puts in the place of others, and of which pairs they are."""
+def update_by_query(engine: Engine, table: Table, over_pairs: PairQuery, pairs: Words) -> tuple[Words, Words]:
+    """Evaluate an ON CONFLICT update that needs a query; return the rows and the positions of their pairs."""
     count = pairs.shape[1]
     columns = [
         ColumnDef(f"{side} {place}", column.type)
         for side in ("old", "new")
         for place, column in enumerate(table.schema.columns)
     ]
-    attached = engine.tables.attach(named_rows("conflicts"), Schema((*columns, ColumnDef("number", BIGINT))))
+    attached = engine.tables.attach(
+        rows_table_name("conflicts"), Schema((*columns, ColumnDef("number", BIGINT)))
+    )
     numbered = np.concatenate((pairs, np.arange(count, dtype=np.int64)[None, :]))
     engine.table(attached).insert(np.ascontiguousarray(numbered))
     planned = plan_bound(
@@ -107,30 +109,30 @@ def updated_by_query(
     return np.ascontiguousarray(words[1:]), np.ascontiguousarray(words[0])
 
 
-def _arbiters_among_all(
+def _find_expression_arbiters(
     engine: Engine, entry: TableEntry, statement: ast.Insert
 ) -> "tuple[Sequence[tuple[int, ...]], list[ExpressionKey]]":
-    """Where ON CONFLICT looks for rows that are there: keys of columns, and other keys."""
+    """Return the column keys and the expression keys that ON CONFLICT checks."""
     conflict = statement.conflict
     assert conflict is not None
-    known = list(expression_keys(engine.executor, entry, engine.catalog))
+    expression_rules = list(expression_keys(engine.executor, entry, engine.catalog))
     if not conflict.columns and not conflict.elements and not conflict.constraint:
-        return arbiters(statement, entry), known
+        return arbiters(statement, entry), expression_rules
     if conflict.constraint:
         return arbiters(statement, entry), []
     elements = conflict.elements or conflict.columns
-    wanted = sorted(map(written, elements))
+    wanted = sorted(map(normalize_expression, elements))
     columns = {tuple(sorted(name.lower() for name in key.columns)) for key in entry.constraints.uniques}
     columns.add(tuple(sorted(entry.schema.names[place].lower() for place in entry.schema.primary_key)))
     if tuple(wanted) in columns:
         return arbiters(
             replace(statement, conflict=replace(conflict, elements=(), columns=elements)), entry
         ), []
-    given = written(conflict.predicate) if conflict.predicate else ""
-    for rule in known:
-        one = rule.one
-        fits = sorted(map(written, one.elements)) == wanted
-        if fits and (not one.where or written(one.where) == given):
+    predicate = normalize_expression(conflict.predicate) if conflict.predicate else ""
+    for rule in expression_rules:
+        index = rule.index
+        fits = sorted(map(normalize_expression, index.elements)) == wanted
+        if fits and (not index.where or normalize_expression(index.where) == predicate):
             return (), [rule]
     error = ProgrammingError(
         "there is no unique or exclusion constraint matching the ON CONFLICT specification",

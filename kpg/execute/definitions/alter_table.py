@@ -15,87 +15,100 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog.constraints import NO_RULE, Check, Constraints, ForeignKey, Heir, Rule, Unique
 from kpg.compiler.catalog.entries import TableEntry, ViewEntry, did_you_mean
-from kpg.compiler.qualified_names import beside
+from kpg.compiler.qualified_names import sibling_name
 from kpg.compiler.sql.parse import definitions as ast
-from kpg.compiler.sql.rewrite.column_expressions import bind_default, converted, renamed, uses
+from kpg.compiler.sql.rewrite.column_expressions import (
+    bind_default,
+    convert_column,
+    rename_column,
+    uses_column,
+)
 from kpg.compiler.sql.rewrite.deparse import RELATION
-from kpg.compiler.sql.rewrite.name_qualification import sequence_call
+from kpg.compiler.sql.rewrite.name_qualification import nextval_call
 from kpg.execute.changes.defaults import default_words
-from kpg.execute.changes.foreign_keys import Link, link_of
-from kpg.execute.changes.partition_routing import altered_together
-from kpg.execute.changes.table_writes import checked
-from kpg.execute.definitions.drop import column_users, described, drop_users
-from kpg.execute.definitions.indexes import add_key, drop_key, install_if_there, keep, rebuild_unique_indexes
+from kpg.execute.changes.foreign_keys import Link, resolve_link
+from kpg.execute.changes.partition_routing import tables_to_alter
+from kpg.execute.changes.table_writes import check_values
+from kpg.execute.definitions.drop import column_users, describe, drop_users
+from kpg.execute.definitions.indexes import (
+    add_key,
+    drop_key,
+    install_at_commit,
+    install_if_exists,
+    rebuild_unique_indexes,
+)
 from kpg.execute.definitions.partitions import attach, detach
-from kpg.execute.definitions.rename import follow, rename_sequence, rename_table
+from kpg.execute.definitions.rename import rename_sequence, rename_table, rewrite_references
 from kpg.execute.definitions.sequences import alter_sequence
 from kpg.execute.definitions.table_definition import free_name, with_constraint
 from kpg.execute.queries.cursors import check_unused
-from kpg.postgres.row_security import refuse_column, secure
+from kpg.postgres.row_security import alter_row_security, check_no_policy_uses
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import NULL, ColumnDef, Schema
 from kpg.session.engine import Engine
-from kpg.session.notices import say_cascade, say_skipped, say_skipped_relation
+from kpg.session.notices import notice_cascade, notice_missing_relation, notice_skipped
 
 Words = NDArray[np.int64]
 
-NAMES = (ast.RenameTo, ast.RenameColumn, ast.RenameConstraint, ast.SetSchema)
+RENAMING_ACTIONS = (ast.RenameTo, ast.RenameColumn, ast.RenameConstraint, ast.SetSchema)
 """Actions that only change names."""
 
 
-def place_of(schema: Schema, relation: str, name: str, span: Span) -> int:
-    known = [one.lower() for one in schema.names]
-    if name.lower() not in known:
+def column_position(schema: Schema, relation: str, name: str, span: Span) -> int:
+    """Return the position of a column; ProgrammingError if it does not exist."""
+    names = [column.lower() for column in schema.names]
+    if name.lower() not in names:
         message = f'column "{name}" of "{relation}" does not exist'
         raise ProgrammingError(message, span=span.at(name), hint=did_you_mean(name, schema.names))
-    return known.index(name.lower())
+    return names.index(name.lower())
 
 
-def with_name(schema: Schema, place: int, name: str, span: Span) -> Schema:
-    if name.lower() in (one.lower() for one in schema.names):
+def rename_schema_column(schema: Schema, position: int, name: str, span: Span) -> Schema:
+    """Return a schema with a column renamed; ProgrammingError if the name is taken."""
+    if name.lower() in (column.lower() for column in schema.names):
         raise ProgrammingError(f'column "{name}" exists already', span=span)
     columns = list(schema.columns)
-    columns[place] = replace(columns[place], name=name)
+    columns[position] = replace(columns[position], name=name)
     return Schema(tuple(columns), schema.primary_key)
 
 
 class TableChange:
-    """A table under change: its present entry, and what all actions on it need."""
+    """A table under change: its present entry, and operations shared by all actions."""
 
     def __init__(self, engine: Engine, entry: TableEntry, span: Span) -> None:
         self.engine = engine
         self.entry = entry
         self.span = span
 
-    def put(self, entry: TableEntry) -> None:
+    def replace_entry(self, entry: TableEntry) -> None:
         self.engine.catalog.replace(entry)
         self.entry = entry
 
-    def place(self, name: str) -> int:
-        return place_of(self.entry.schema, self.entry.name, name, self.span)
+    def position_of(self, name: str) -> int:
+        return column_position(self.entry.schema, self.entry.name, name, self.span)
 
     def rules(self) -> list[Rule]:
         return list(self.entry.constraints.rules or (NO_RULE,) * len(self.entry.schema.columns))
 
-    def refuse_users(self, what: str) -> None:
+    def check_no_users(self, action: str) -> None:
         users = self.engine.views.users(self.entry.name)
         if users:
             raise NotSupportedError(
-                f'{what} "{self.entry.name}" is not supported while '
+                f'{action} "{self.entry.name}" is not supported while '
                 f"{', '.join(users)} use{'' if len(users) > 1 else 's'} it",
                 span=self.span,
                 hint="drop what uses it first, and make it again afterwards",
             )
 
-    def numbered(self, action: ast.AddColumn, rule: Rule) -> Rule:
+    def add_sequence(self, action: ast.AddColumn, rule: Rule) -> Rule:
         assert action.sequence is not None
         catalog, column = self.engine.catalog, action.column.name
         plain = self.entry.name.rpartition(".")[2]
         name = action.sequence.name or free_name(f"{plain}_{column}_seq", catalog.sequences)
-        name = beside(self.entry.name, name)
+        name = sibling_name(self.entry.name, name)
         catalog.sequences[name.lower()] = replace(action.sequence, name=name, owner=(self.entry.name, column))
-        self.engine.journal.note(undo=self.engine.sequences.forget(name))
-        return replace(rule, default=sequence_call(name), sequence=name)
+        self.engine.journal.add(undo=self.engine.sequences.remove(name))
+        return replace(rule, default=nextval_call(name), sequence=name)
 
     def drop_reference(self, table: str, key: ForeignKey, name: str, *, cascade: bool) -> None:
         if not cascade:
@@ -105,12 +118,14 @@ class TableChange:
                 hint="drop that first, or use CASCADE",
             )
         other = self.engine.catalog.table(table)
-        say_cascade(self.engine, [f"constraint {key.name} on table {self.engine.catalog.plain(table)}"])
-        kept = tuple(one for one in other.constraints.foreign_keys if one != key)
+        notice_cascade(
+            self.engine, [f"constraint {key.name} on table {self.engine.catalog.unqualified_name(table)}"]
+        )
+        kept = tuple(other_key for other_key in other.constraints.foreign_keys if other_key != key)
         self.engine.catalog.replace(replace(other, constraints=replace(other.constraints, foreign_keys=kept)))
 
     def rewrite(self, new: TableEntry, change: Callable[[Words], Words], kept: tuple[int, ...]) -> None:
-        """Make the table anew with rows that are made of its rows; ``kept`` are the old columns that stay."""
+        """Create the table again with changed rows; ``kept`` are the positions of old columns that remain."""
         engine, old = self.engine, self.entry
         views = [
             engine.catalog.get(name) for name in engine.views.dependents(old.name) if name in engine.catalog
@@ -118,25 +133,25 @@ class TableChange:
         if any(isinstance(view, ViewEntry) and callable(view.definition) for view in views) or any(
             name in engine.dataflows for name in engine.views.dependents(old.name)
         ):
-            self.refuse_users("changing the columns of")
+            self.check_no_users("changing the columns of")
         words, tally = change(engine.executor.scan(old.name)), engine.table(old.name).tally
         engine.catalog.remove(old.name)
-        engine.tables.set_aside(old.name)
+        engine.tables.drop_at_commit(old.name)
         engine.tables.create(new.name, new.schema, new.constraints)
         table = engine.table(new.name)
-        table.insert(checked(np.ascontiguousarray(words), table))
+        table.insert(check_values(np.ascontiguousarray(words), table))
         table.tally = tally
-        engine.executor.known_from(new.name, engine.executor.epoch + engine.executor.has_pending)
+        engine.executor.restart_history(new.name, engine.executor.epoch + engine.executor.has_pending)
         self.entry = engine.catalog.table(new.name)
         for index in engine.catalog.indexes.values():
             if index.table == new.name:
-                engine.journal.note(done=partial(engine.tables.forget_index, index.name))
-                engine.journal.note(done=partial(install_if_there, engine, index.name))
-        engine.views.follow(old, new, kept, [view for view in views if isinstance(view, ViewEntry)])
+                engine.journal.add(finish=partial(engine.tables.uninstall_index, index.name))
+                engine.journal.add(finish=partial(install_if_exists, engine, index.name))
+        engine.views.follow_rewrite(old, new, kept, [view for view in views if isinstance(view, ViewEntry)])
 
 
-def of_heir(parent: TableEntry, child: TableEntry, action: ast.Action) -> ast.Action | None:
-    """What an action on a table is to a partition of it, whose keys have names of their own."""
+def action_for_partition(parent: TableEntry, child: TableEntry, action: ast.Action) -> ast.Action | None:
+    """Return the action on a partition that corresponds to one on its parent; keys have names of their own."""
     if isinstance(action, ast.AddConstraint) and isinstance(action.constraint, Unique | ForeignKey):
         return replace(action, constraint=replace(action.constraint, name=""))
     if not isinstance(action, ast.DropConstraint):
@@ -149,20 +164,20 @@ def of_heir(parent: TableEntry, child: TableEntry, action: ast.Action) -> ast.Ac
     return None
 
 
-def alter_kin(
+def run_partition_action(
     engine: Engine,
     entry: TableEntry,
-    action: ast.Attach | ast.Detach | ast.Secure,
+    action: ast.AttachPartition | ast.DetachPartition | ast.SetRowSecurity,
     span: Span,
 ) -> None:
-    """Run an action on a table."""
+    """Run ATTACH PARTITION, DETACH PARTITION, or a change of row-level security."""
     match action:
-        case ast.Attach():
+        case ast.AttachPartition():
             attach(engine, entry, action, span)
-        case ast.Detach():
+        case ast.DetachPartition():
             detach(engine, entry, action, span)
-        case ast.Secure():
-            secure(engine, entry, action, span)
+        case ast.SetRowSecurity():
+            alter_row_security(engine, entry, action, span)
         case _:
             assert_never(action)
 
@@ -176,7 +191,7 @@ class RuleChange:
         self.span = table.span
 
     def set_rule(self, action: ast.SetRule) -> None:
-        place = self.table.place(action.name)
+        place = self.table.position_of(action.name)
         column = self.table.entry.schema.columns[place]
         rules = self.table.rules()
         rule = rules[place]
@@ -191,28 +206,26 @@ class RuleChange:
                 rules[place] = replace(rule, default=action.text)
             case "generated":
                 if not rule.generated:
-                    self.refuse_rule(action, column, "is not a stored generated column")
+                    self.report_missing_rule(action, column, "is not a stored generated column")
                 rules[place] = replace(rule, generated="")
             case _:
                 rules[place] = self.identity(action, rule, column)
-        kept = tuple(rules) if any(one != NO_RULE for one in rules) else ()
-        self.table.put(
+        kept = tuple(rules) if any(other != NO_RULE for other in rules) else ()
+        self.table.replace_entry(
             replace(self.table.entry, constraints=replace(self.table.entry.constraints, rules=kept))
         )
 
-    def refuse_rule(self, action: ast.SetRule, column: ColumnDef, fact: str) -> None:
-        """Raise ProgrammingError for a rule that a column does not have; with IF EXISTS, say so."""
-        fact = (
-            f'column "{column.name}" of relation "{self.engine.catalog.plain(self.table.entry.name)}" {fact}'
-        )
+    def report_missing_rule(self, action: ast.SetRule, column: ColumnDef, fact: str) -> None:
+        """Raise ProgrammingError for a rule that a column lacks; with IF EXISTS, send a notice."""
+        fact = f'column "{column.name}" of relation "{self.engine.catalog.unqualified_name(self.table.entry.name)}" {fact}'
         if not action.if_exists:
             raise ProgrammingError(fact, span=self.span)
-        say_skipped(self.engine, fact)
+        notice_skipped(self.engine, fact)
 
     def identity(self, action: ast.SetRule, rule: Rule, column: ColumnDef) -> Rule:
         if not action.text:
             if not rule.identity:
-                self.refuse_rule(action, column, "is not an identity column")
+                self.report_missing_rule(action, column, "is not an identity column")
             if rule.sequence:
                 self.engine.catalog.sequences.pop(rule.sequence.lower(), None)
             return Rule(generated=rule.generated)
@@ -224,10 +237,10 @@ class RuleChange:
             problem = "has a DEFAULT already" if rule.default else "must be NOT NULL"
             raise ProgrammingError(f'column "{column.name}" {problem}', span=self.span)
         added = ast.AddColumn(column, rule, (), action.sequence, False)
-        return replace(self.table.numbered(added, rule), identity=action.text)
+        return replace(self.table.add_sequence(added, rule), identity=action.text)
 
     def alter_identity(self, action: ast.AlterIdentity) -> None:
-        rule = self.table.entry.constraints.rule(self.table.place(action.name))
+        rule = self.table.entry.constraints.rule(self.table.position_of(action.name))
         if not rule.identity:
             message = (
                 f'column "{action.name}" of relation "{self.table.entry.name}" is not an identity column'
@@ -241,7 +254,7 @@ class RuleChange:
             )
 
     def set_not_null(self, name: str, required: bool) -> None:
-        place = self.table.place(name)
+        place = self.table.position_of(name)
         if not required and place in self.table.entry.schema.primary_key:
             raise ProgrammingError(f'column "{name}" is in the primary key', span=self.span)
         columns = list(self.table.entry.schema.columns)
@@ -249,54 +262,54 @@ class RuleChange:
         if before == required:
             return
         if not required:
-            self.table.refuse_users(f"dropping NOT NULL of column {name} of")
+            self.table.check_no_users(f"dropping NOT NULL of column {name} of")
         columns[place] = replace(columns[place], nullable=not required)
         set_required = partial(self.engine.executor.set_required, self.table.entry.name, place)
         set_required(required=required)
-        self.engine.journal.note(undo=partial(set_required, required=before))
+        self.engine.journal.add(undo=partial(set_required, required=before))
         schema = Schema(tuple(columns), self.table.entry.schema.primary_key)
-        self.table.put(replace(self.table.entry, schema=schema))
+        self.table.replace_entry(replace(self.table.entry, schema=schema))
         self.engine.set_schema(self.table.entry.name, schema)
 
     def add_constraint(self, action: ast.AddConstraint) -> None:
         engine = self.engine
-        if isinstance(action.constraint, Unique) and self.has_from_whole(action.constraint):
+        if isinstance(action.constraint, Unique) and self.inherits_key(action.constraint):
             return
         new = with_constraint(self.table.entry, action.constraint, engine.catalog, self.span)
         match action.constraint:
             case Check():
-                self.table.put(new)
-                engine.tables.refresh_rules()
+                self.table.replace_entry(new)
+                engine.tables.refresh_constraints()
                 guard = engine.table(new.name).guard
-                if action.checked and guard is not None:
-                    guard.fitting(engine.executor.scan(new.name))
+                if action.validates and guard is not None:
+                    guard.complete_and_check(engine.executor.scan(new.name))
             case Unique(primary=True) if engine.views.dependents(new.name):
                 # Views know the table without a primary key: one that keeps the same rows out is enough.
                 for name in action.constraint.columns:
                     self.set_not_null(name, True)
-                found = next(one for one in new.constraints.uniques if one.primary)
+                found = next(unique for unique in new.constraints.uniques if unique.primary)
                 add_key(engine, self.table.entry, replace(found, primary=False, late=True))
                 self.table.entry = engine.catalog.table(new.name)
             case Unique(primary=True):
-                self.table.refuse_users("adding a primary key to")
+                self.table.check_no_users("adding a primary key to")
                 self.table.rewrite(new, lambda words: words, tuple(range(len(new.schema.columns))))
             case Unique():
                 add_key(engine, self.table.entry, new.constraints.uniques[-1])
                 self.table.entry = engine.catalog.table(new.name)
             case ForeignKey():
-                self.table.put(new)
-                engine.tables.refresh_rules()
-                if action.checked:
-                    engine.tables.foreign_keys.check_all(
-                        link_of(new, new.constraints.foreign_keys[-1], engine.catalog)
+                self.table.replace_entry(new)
+                engine.tables.refresh_constraints()
+                if action.validates:
+                    engine.tables.foreign_keys.check_existing_rows(
+                        resolve_link(new, new.constraints.foreign_keys[-1], engine.catalog)
                     )
             case _:
                 assert_never(action.constraint)
 
-    def has_from_whole(self, key: Unique) -> bool:
-        """Whether a partition has a key already: by that name, or the primary one of the same columns.
+    def inherits_key(self, key: Unique) -> bool:
+        """Whether a partition already has a key: by name, or the primary key of the same columns.
 
-        Dumps say it of each partition, and then have the indexes attached.
+        Dumps define keys for each partition, and then attach the indexes.
         """
         whole = [one for one in self.engine.catalog.others.values() if isinstance(one, Heir)]
         if not any(one.child.lower() == self.table.entry.name.lower() for one in whole):
@@ -310,32 +323,36 @@ class RuleChange:
 
     def drop_constraint(self, action: ast.DropConstraint) -> None:
         entry, old, engine = self.table.entry, self.table.entry.constraints, self.engine
-        found = next((one for one in old if one.name.lower() == action.name.lower()), None)
+        found = next(
+            (constraint for constraint in old if constraint.name.lower() == action.name.lower()), None
+        )
         match found:
             case None:
                 if action.if_exists:
-                    shown = engine.catalog.plain(entry.name)
-                    say_skipped(engine, f'constraint "{action.name}" of relation "{shown}" does not exist')
+                    shown = engine.catalog.unqualified_name(entry.name)
+                    notice_skipped(engine, f'constraint "{action.name}" of relation "{shown}" does not exist')
                 else:
-                    known = (one.name for one in old)
+                    known = (constraint.name for constraint in old)
                     message = f'constraint "{action.name}" of "{entry.name}" does not exist'
                     raise ProgrammingError(message, span=self.span, hint=did_you_mean(action.name, known))
             case Check():
-                checks = tuple(one for one in old.checks if one != found)
-                self.table.put(replace(entry, constraints=replace(old, checks=checks)))
+                checks = tuple(constraint for constraint in old.checks if constraint != found)
+                self.table.replace_entry(replace(entry, constraints=replace(old, checks=checks)))
             case ForeignKey():
-                keys = tuple(one for one in old.foreign_keys if one != found)
-                self.table.put(replace(entry, constraints=replace(old, foreign_keys=keys)))
+                keys = tuple(constraint for constraint in old.foreign_keys if constraint != found)
+                self.table.replace_entry(replace(entry, constraints=replace(old, foreign_keys=keys)))
             case Unique():
-                for link in [*engine.tables.foreign_keys.users(entry.name), *self.own_links()]:
+                for link in [*engine.tables.foreign_keys.referring_keys(entry.name), *self.self_references()]:
                     if set(link.key.target_columns) == set(found.columns):
                         self.table.drop_reference(
                             link.table, link.key, ", ".join(found.columns), cascade=action.cascade
                         )
                         self.table.entry = entry = engine.catalog.table(entry.name)
                 if found.primary:
-                    self.table.refuse_users("dropping the primary key of")
-                    keys_ = tuple(one for one in entry.constraints.uniques if one != found)
+                    self.table.check_no_users("dropping the primary key of")
+                    keys_ = tuple(
+                        constraint for constraint in entry.constraints.uniques if constraint != found
+                    )
                     schema = Schema(entry.schema.columns)
                     new = TableEntry(entry.name, schema, replace(entry.constraints, uniques=keys_))
                     self.table.rewrite(new, lambda words: words, tuple(range(len(schema.columns))))
@@ -345,22 +362,34 @@ class RuleChange:
             case _:
                 assert_never(found)
 
-    def settle_constraint(self, action: ast.SettleConstraint) -> None:
+    def alter_constraint(self, action: ast.AlterConstraint) -> None:
         entry, engine = self.table.entry, self.engine
-        found = next((one for one in entry.constraints if one.name.lower() == action.name.lower()), None)
+        found = next(
+            (
+                constraint
+                for constraint in entry.constraints
+                if constraint.name.lower() == action.name.lower()
+            ),
+            None,
+        )
         message = f'constraint "{action.name}" of relation "{entry.name}"'
         match found:
             case Check() if action.validates:
-                engine.tables.refresh_rules()
+                engine.tables.refresh_constraints()
                 guard = engine.table(entry.name).guard
                 if guard is not None:
-                    guard.fitting(engine.executor.scan(entry.name))
+                    guard.complete_and_check(engine.executor.scan(entry.name))
             case ForeignKey() if action.validates:
-                engine.tables.foreign_keys.check_all(link_of(entry, found, engine.catalog))
+                engine.tables.foreign_keys.check_existing_rows(resolve_link(entry, found, engine.catalog))
             case ForeignKey():
                 changed = replace(found, deferrable=action.deferrable, deferred=action.deferred)
-                keys = tuple(changed if one == found else one for one in entry.constraints.foreign_keys)
-                self.table.put(replace(entry, constraints=replace(entry.constraints, foreign_keys=keys)))
+                keys = tuple(
+                    changed if constraint == found else constraint
+                    for constraint in entry.constraints.foreign_keys
+                )
+                self.table.replace_entry(
+                    replace(entry, constraints=replace(entry.constraints, foreign_keys=keys))
+                )
             case None:
                 raise ProgrammingError(f"{message} does not exist", span=self.span)
             case Check() | Unique():
@@ -369,16 +398,16 @@ class RuleChange:
             case _:
                 assert_never(found)
 
-    def own_links(self) -> list[Link]:
+    def self_references(self) -> list[Link]:
         return [
-            link_of(self.table.entry, key, self.engine.catalog)
+            resolve_link(self.table.entry, key, self.engine.catalog)
             for key in self.table.entry.constraints.foreign_keys
             if key.target == self.table.entry.name
         ]
 
     def rename_constraint(self, old: str, new: str) -> None:
-        was = self.table.entry.constraints
-        names = [one.name.lower() for one in was]
+        constraints = self.table.entry.constraints
+        names = [constraint.name.lower() for constraint in constraints]
         if old.lower() not in names:
             raise ProgrammingError(
                 f'constraint "{old}" of "{self.table.entry.name}" does not exist', span=self.span
@@ -387,28 +416,34 @@ class RuleChange:
             raise ProgrammingError(
                 f'constraint "{new}" of "{self.table.entry.name}" exists already', span=self.span
             )
-        for key in was.uniques:
+        for key in constraints.uniques:
             if key.name.lower() == old.lower() and not key.primary:
                 drop_key(self.engine, self.table.entry, key)
                 add_key(self.engine, self.engine.catalog.table(self.table.entry.name), replace(key, name=new))
                 self.table.entry = self.engine.catalog.table(self.table.entry.name)
                 return
-        self.table.put(
+        self.table.replace_entry(
             replace(
                 self.table.entry,
                 constraints=Constraints(
-                    was.rules,
+                    constraints.rules,
                     tuple(
-                        replace(one, name=new) if one.name.lower() == old.lower() else one
-                        for one in was.checks
+                        replace(constraint, name=new)
+                        if constraint.name.lower() == old.lower()
+                        else constraint
+                        for constraint in constraints.checks
                     ),
                     tuple(
-                        replace(one, name=new) if one.name.lower() == old.lower() else one
-                        for one in was.uniques
+                        replace(constraint, name=new)
+                        if constraint.name.lower() == old.lower()
+                        else constraint
+                        for constraint in constraints.uniques
                     ),
                     tuple(
-                        replace(one, name=new) if one.name.lower() == old.lower() else one
-                        for one in was.foreign_keys
+                        replace(constraint, name=new)
+                        if constraint.name.lower() == old.lower()
+                        else constraint
+                        for constraint in constraints.foreign_keys
                     ),
                 ),
             )
@@ -426,27 +461,29 @@ class ColumnChange:
 
     def add_column(self, action: ast.AddColumn) -> None:
         engine, entry = self.engine, self.table.entry
-        shown = engine.catalog.plain(entry.name)
+        shown = engine.catalog.unqualified_name(entry.name)
         if action.column.name.lower() in (name.lower() for name in entry.schema.names):
             fact = f'column "{action.column.name}" of relation "{shown}" already exists'
             if not action.if_not_exists:
                 error = ProgrammingError(fact, span=self.span)
                 error.sqlstate = "42701"
                 raise error
-            say_skipped(engine, fact, "42701")
+            notice_skipped(engine, fact, "42701")
             return
         rule = action.rule
         if action.sequence is not None:
-            rule = self.table.numbered(action, rule)
+            rule = self.table.add_sequence(action, rule)
         schema = Schema(
             (*entry.schema.columns, replace(action.column, nullable=True)), entry.schema.primary_key
         )
         rules = (*self.table.rules(), rule)
-        constraints = replace(entry.constraints, rules=rules if any(one != NO_RULE for one in rules) else ())
+        constraints = replace(
+            entry.constraints, rules=rules if any(other != NO_RULE for other in rules) else ()
+        )
         new = TableEntry(entry.name, schema, constraints)
         place = len(entry.schema.columns)
 
-        def extended(words: Words) -> Words:
+        def append_values(words: Words) -> Words:
             values = np.full((1, words.shape[1]), NULL, np.int64)
             if rule.default and words.shape[1]:
                 count = words.shape[1]
@@ -455,7 +492,7 @@ class ColumnChange:
                 )
             return np.concatenate((words, values))
 
-        self.table.rewrite(new, extended, tuple(range(place)))
+        self.table.rewrite(new, append_values, tuple(range(place)))
         if not action.column.nullable:
             self.rules.set_not_null(action.column.name, True)
         for constraint in action.constraints:
@@ -464,20 +501,20 @@ class ColumnChange:
     def drop_column(self, action: ast.DropColumn) -> None:
         entry = self.table.entry
         if action.if_exists and action.name.lower() not in (name.lower() for name in entry.schema.names):
-            shown = self.engine.catalog.plain(entry.name)
-            say_skipped(self.engine, f'column "{action.name}" of relation "{shown}" does not exist')
+            shown = self.engine.catalog.unqualified_name(entry.name)
+            notice_skipped(self.engine, f'column "{action.name}" of relation "{shown}" does not exist')
             return
-        place = self.table.place(action.name)
+        place = self.table.position_of(action.name)
         name = entry.schema.names[place]
         if len(entry.schema.columns) == 1:
             raise NotSupportedError("a table without columns is not supported", span=self.span)
         self.drop_column_users(name, place, cascade=action.cascade)
-        for link in self.engine.tables.foreign_keys.users(entry.name):
+        for link in self.engine.tables.foreign_keys.referring_keys(entry.name):
             if place in link.target_columns:
                 self.table.drop_reference(link.table, link.key, name, cascade=action.cascade)
-        generated = self.generated_from(name, cascade=action.cascade)
+        generated = self.find_generated(name, cascade=action.cascade)
         if generated:
-            say_cascade(self.engine, [f"column {generated} of {described(self.engine, entry.name)}"])
+            notice_cascade(self.engine, [f"column {generated} of {describe(self.engine, entry.name)}"])
             self.drop_column(ast.DropColumn(generated, True, True))
             self.drop_column(action)
             return
@@ -489,37 +526,37 @@ class ColumnChange:
             else tuple(kept.index(index) for index in entry.schema.primary_key),
         )
         old = entry.constraints
-        constraints = _without(old, name, kept)
+        constraints = _drop_column_constraints(old, name, kept)
         sequence = old.rule(place).sequence
         if sequence:
             self.engine.catalog.sequences.pop(sequence.lower(), None)
-        self.forget_parts_of(name)
+        self.drop_column_objects(name)
         chosen = list(kept)
         self.table.rewrite(TableEntry(entry.name, schema, constraints), lambda words: words[chosen], kept)
 
-    def drop_column_users(self, name: str, place: int, *, cascade: bool) -> None:
-        """Drop the views that use a column; ProgrammingError, without ``cascade``, if there are some."""
-        users = column_users(self.engine, self.table.entry, place)
-        said = [described(self.engine, user) for user in users]
+    def drop_column_users(self, name: str, position: int, *, cascade: bool) -> None:
+        """Drop the views that use a column; ProgrammingError without ``cascade``."""
+        users = column_users(self.engine, self.table.entry, position)
+        descriptions = [describe(self.engine, user) for user in users]
         if users and not cascade:
             raise ProgrammingError(
-                f'column {name} of "{self.table.entry.name}" cannot be dropped: {", ".join(said)} '
+                f'column {name} of "{self.table.entry.name}" cannot be dropped: {", ".join(descriptions)} '
                 f"use{'' if len(users) > 1 else 's'} it",
                 span=self.span,
                 hint="drop what uses it first, or use CASCADE",
             )
-        say_cascade(self.engine, said)
+        notice_cascade(self.engine, descriptions)
         drop_users(self.engine, users)
 
-    def refuse_policies(self, column: str) -> None:
+    def check_no_policies(self, column: str) -> None:
         if self.engine.catalog.others:
-            refuse_column(self.engine.catalog, self.table.entry.name, column, self.span)
+            check_no_policy_uses(self.engine.catalog, self.table.entry.name, column, self.span)
 
-    def generated_from(self, name: str, *, cascade: bool) -> str:
-        """A column that is generated from another, if it may be dropped with that; "" for none."""
+    def find_generated(self, name: str, *, cascade: bool) -> str:
+        """Return a column generated from another one, to be dropped with it; empty if there is none."""
         entry = self.table.entry
         for other, rule in zip(entry.schema.names, entry.constraints.rules, strict=False):
-            if other != name and rule.generated and uses(rule.generated, name):
+            if other != name and rule.generated and uses_column(rule.generated, name):
                 if cascade:
                     return other
                 raise ProgrammingError(
@@ -529,21 +566,21 @@ class ColumnChange:
                 )
         return ""
 
-    def forget_parts_of(self, column: str) -> None:
-        """Its indexes, what was said of it, and who may use it."""
+    def drop_column_objects(self, column: str) -> None:
+        """Drop a column's indexes, comments and privileges."""
         key = ("COLUMN", self.table.entry.name.lower(), column.lower())
         self.engine.catalog.comments.pop(key, None)
-        self.engine.catalog.rights.forget(key)
+        self.engine.catalog.privileges.remove_object(key)
         for index in list(self.engine.catalog.indexes.values()):
             if index.table == self.table.entry.name and column in index.columns:
                 del self.engine.catalog.indexes[index.name.lower()]
-                self.engine.journal.note(done=partial(self.engine.tables.forget_index, index.name))
+                self.engine.journal.add(finish=partial(self.engine.tables.uninstall_index, index.name))
 
     def alter_type(self, action: ast.AlterType) -> None:
         entry = self.table.entry
-        place = self.table.place(action.name)
+        place = self.table.position_of(action.name)
         name = entry.schema.names[place]
-        self.table.refuse_users(f"changing the type of column {name} of")
+        self.table.check_no_users(f"changing the type of column {name} of")
         columns = list(entry.schema.columns)
         columns[place] = replace(columns[place], type=action.type)
         schema = Schema(tuple(columns), entry.schema.primary_key)
@@ -551,77 +588,80 @@ class ColumnChange:
         rule = entry.constraints.rule(place)
         if rule.default and not rule.sequence:
             bind_default(columns[place], rule.default, self.engine.catalog)
-        mfp = converted(entry, place, action.type, action.using, self.engine.catalog)
+        mfp = convert_column(entry, place, action.type, action.using, self.engine.catalog)
 
-        def changed(words: Words) -> Words:
+        def convert(words: Words) -> Words:
             if not words.shape[1]:
                 return words
             return self.engine.executor.evaluate(mfp, np.ascontiguousarray(words))[0]
 
-        self.table.rewrite(new, changed, tuple(range(len(columns))))
+        self.table.rewrite(new, convert, tuple(range(len(columns))))
 
     def rename_column(self, old: str, new: str) -> None:
         entry = self.table.entry
-        place = self.table.place(old)
-        schema = with_name(entry.schema, place, new, self.span)
+        place = self.table.position_of(old)
+        schema = rename_schema_column(entry.schema, place, new, self.span)
         before = entry.schema.names[place]
         relation = entry.name.lower()
-        rights = self.engine.catalog.rights
-        rights.rename(("COLUMN", relation, before.lower()), ("COLUMN", relation, new.lower()))
+        rights = self.engine.catalog.privileges
+        rights.rename_object(("COLUMN", relation, before.lower()), ("COLUMN", relation, new.lower()))
         comments = self.engine.catalog.comments
-        said = comments.pop(("COLUMN", relation, before.lower()), None)
-        if said is not None:
-            comments["COLUMN", relation, new.lower()] = said
+        comment = comments.pop(("COLUMN", relation, before.lower()), None)
+        if comment is not None:
+            comments["COLUMN", relation, new.lower()] = comment
 
-        def named(names: tuple[str, ...]) -> tuple[str, ...]:
+        def rename_in(names: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(new if name == before else name for name in names)
 
         was = entry.constraints
         constraints = Constraints(
-            tuple(replace(rule, generated=renamed(rule.generated, before, new)) for rule in was.rules),
-            tuple(replace(check, text=renamed(check.text, before, new)) for check in was.checks),
+            tuple(replace(rule, generated=rename_column(rule.generated, before, new)) for rule in was.rules),
+            tuple(replace(check, text=rename_column(check.text, before, new)) for check in was.checks),
             tuple(
-                replace(key, columns=named(key.columns), included=named(key.included)) for key in was.uniques
+                replace(key, columns=rename_in(key.columns), included=rename_in(key.included))
+                for key in was.uniques
             ),
             tuple(
                 replace(
                     key,
-                    columns=named(key.columns),
-                    set_columns=named(key.set_columns),
-                    target_columns=named(key.target_columns)
+                    columns=rename_in(key.columns),
+                    set_columns=rename_in(key.set_columns),
+                    target_columns=rename_in(key.target_columns)
                     if key.target == entry.name
                     else key.target_columns,
                 )
                 for key in was.foreign_keys
             ),
         )
-        self.table.put(TableEntry(entry.name, schema, constraints))
-        self.rename_elsewhere(before, new)
+        self.table.replace_entry(TableEntry(entry.name, schema, constraints))
+        self.rename_references(before, new)
         self.engine.set_schema(entry.name, schema)
 
-    def rename_elsewhere(self, before: str, new: str) -> None:
-        """The other name where other tables, indexes and sequences have it."""
+    def rename_references(self, before: str, new: str) -> None:
+        """Rename a column in other tables, indexes and sequences."""
         entry, catalog = self.table.entry, self.engine.catalog
-        self.refuse_policies(before)
+        self.check_no_policies(before)
 
-        def named(names: tuple[str, ...]) -> tuple[str, ...]:
+        def rename_in(names: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(new if name == before else name for name in names)
 
         for rule, one in list(catalog.others.items()):
             if rule[:2] == ("unique index", entry.name.lower()):
-                elements = tuple(renamed(text, before, new) for text in one.elements)
-                moved = replace(one, elements=elements, where=renamed(one.where, before, new))
+                elements = tuple(rename_column(text, before, new) for text in one.elements)
+                moved = replace(one, elements=elements, where=rename_column(one.where, before, new))
                 catalog.others[rule] = moved
-        for link in self.engine.tables.foreign_keys.users(entry.name):
+        for link in self.engine.tables.foreign_keys.referring_keys(entry.name):
             other = catalog.table(link.table)
             keys = tuple(
-                replace(key, target_columns=named(key.target_columns)) if key.target == entry.name else key
+                replace(key, target_columns=rename_in(key.target_columns))
+                if key.target == entry.name
+                else key
                 for key in other.constraints.foreign_keys
             )
             catalog.replace(replace(other, constraints=replace(other.constraints, foreign_keys=keys)))
         for index in list(catalog.indexes.values()):
             if index.table == entry.name:
-                catalog.indexes[index.name.lower()] = replace(index, columns=named(index.columns))
+                catalog.indexes[index.name.lower()] = replace(index, columns=rename_in(index.columns))
         for sequence in list(catalog.sequences.values()):
             if sequence.owner == (entry.name, before):
                 catalog.sequences[sequence.name.lower()] = replace(sequence, owner=(entry.name, new))
@@ -631,28 +671,34 @@ class ColumnChange:
         if name in engine.catalog or name.lower() in engine.catalog.sequences:
             raise ProgrammingError(f'relation "{name}" already exists', span=self.span)
         if any(user in engine.dataflows for user in engine.views.dependents(old.name)):
-            self.table.refuse_users("renaming")
+            self.table.check_no_users("renaming")
         rename_table(engine, old, name)
         self.table.entry = engine.catalog.table(name)
         return name
 
 
-def _without(old: Constraints, column: str, kept: tuple[int, ...]) -> Constraints:
-    """Constraints without those that a column takes with it; ``kept`` are the places of the others."""
+def _drop_column_constraints(old: Constraints, column: str, kept: tuple[int, ...]) -> Constraints:
+    """Return the constraints without those of a dropped column; ``kept`` are the positions of other columns."""
     lower = column.lower()
     return Constraints(
         tuple(old.rules[index] for index in kept) if old.rules else (),
-        tuple(check for check in old.checks if not uses(check.text, column)),
+        tuple(check for check in old.checks if not uses_column(check.text, column)),
         tuple(
-            key for key in old.uniques if lower not in (one.lower() for one in (*key.columns, *key.included))
+            key
+            for key in old.uniques
+            if lower not in (key_column.lower() for key_column in (*key.columns, *key.included))
         ),
-        tuple(key for key in old.foreign_keys if lower not in (one.lower() for one in key.columns)),
+        tuple(
+            key for key in old.foreign_keys if lower not in (key_column.lower() for key_column in key.columns)
+        ),
     )
 
 
 def alter_relation(engine: Engine, statement: ast.Alter) -> None:
-    """ALTER TABLE, VIEW, INDEX and SEQUENCE. The session may have no cursor or portal open over the table."""
-    if statement.kind == "TABLE" and not all(isinstance(one, NAMES) for one in statement.actions):
+    """Run ALTER TABLE, VIEW, INDEX or SEQUENCE, unless the session has an open cursor or portal on the table."""
+    if statement.kind == "TABLE" and not all(
+        isinstance(action, RENAMING_ACTIONS) for action in statement.actions
+    ):
         check_unused(engine, (statement.name,), "ALTER TABLE", statement.span)
     alter(engine, statement)
 
@@ -665,13 +711,13 @@ def alter(engine: Engine, statement: ast.Alter) -> None:
     if statement.kind == "TABLE" and engine.catalog.find_sequence(statement.name) is not None:
         numbers = engine.catalog.sequence(statement.name)
         if statement.actions and isinstance(statement.actions[0], ast.RenameTo):
-            rename_sequence(engine, numbers, beside(numbers.name, statement.actions[0].name))
+            rename_sequence(engine, numbers, sibling_name(numbers.name, statement.actions[0].name))
         return
     entry = engine.catalog.find(statement.name)
     if entry is None:
         if not statement.if_exists:
             engine.catalog.get(statement.name, statement.span)
-        say_skipped_relation(engine, statement.name)
+        notice_missing_relation(engine, statement.name)
         return
     name = entry.name
     for action in statement.actions:
@@ -685,15 +731,15 @@ def alter(engine: Engine, statement: ast.Alter) -> None:
                 )
             rest: tuple[str, ...] = ()
             if engine.catalog.others:
-                _, *rest_ = altered_together(engine, name, action, statement.span)
+                _, *rest_ = tables_to_alter(engine, name, action, statement.span)
                 rest = tuple(rest_)
             name = apply_action(engine, found, action, statement.span)
-            for heir in rest:
-                child = engine.catalog.table(heir)
-                of_child = of_heir(found, child, action)
-                if of_child is not None:
-                    apply_action(engine, child, of_child, statement.span)
-    engine.tables.refresh_rules()
+            for partition in rest:
+                child = engine.catalog.table(partition)
+                child_action = action_for_partition(found, child, action)
+                if child_action is not None:
+                    apply_action(engine, child, child_action, statement.span)
+    engine.tables.refresh_constraints()
     if any(key[:2] == ("unique index", name.lower()) for key in engine.catalog.others):
         rebuild_unique_indexes(engine, name)
 
@@ -707,37 +753,39 @@ def _alter_index(engine: Engine, statement: ast.Alter) -> None:
     if index is None:
         if not statement.if_exists:
             raise ProgrammingError(f'index "{statement.name}" does not exist', span=statement.span)
-        say_skipped_relation(engine, statement.name)
+        notice_missing_relation(engine, statement.name)
         return
     if isinstance(action, ast.RenameTo):
         del catalog.indexes[index.name.lower()]
         new = replace(index, name=action.name)
         catalog.indexes[new.name.lower()] = new
-        engine.journal.note(done=partial(engine.tables.forget_index, index.name))
-        keep(engine, new)
+        engine.journal.add(finish=partial(engine.tables.uninstall_index, index.name))
+        install_at_commit(engine, new)
 
 
 def _alter_view(engine: Engine, entry: ViewEntry, action: ast.Action, statement: ast.Alter) -> str:
-    """ALTER VIEW: a view's name, or that of a column, for those who will read it."""
+    """Rename a view or one of its columns, or change its defaults."""
     match action:
         case ast.RenameTo(name=name):
             return _rename_view(engine, entry, name, statement.span)
         case ast.RenameColumn(old=old, new=new):
-            place = place_of(entry.schema, entry.name, old, statement.span)
-            engine.catalog.replace(replace(entry, schema=with_name(entry.schema, place, new, statement.span)))
+            place = column_position(entry.schema, entry.name, old, statement.span)
+            engine.catalog.replace(
+                replace(entry, schema=rename_schema_column(entry.schema, place, new, statement.span))
+            )
             if entry.name in engine.views:
                 engine.views.rename_column(entry.name, place, new)
             return entry.name
         case ast.SetRule(name=column, part="default", text=text):
-            place_of(entry.schema, entry.name, column, statement.span)
+            column_position(entry.schema, entry.name, column, statement.span)
             defaults = {**dict(entry.defaults), column.lower(): text}
             given = tuple((name, one) for name, one in defaults.items() if one)
             engine.catalog.replace(replace(entry, defaults=given))
             return entry.name
-        case ast.SetInvoker(invoker=invoker):
+        case ast.SetSecurityInvoker(invoker=invoker):
             engine.catalog.replace(replace(entry, invoker=invoker and not entry.materialized))
             return entry.name
-        case ast.Nothing() | ast.SetRule():
+        case ast.NoEffect() | ast.SetRule():
             return entry.name
         case _:
             raise ProgrammingError(
@@ -746,7 +794,7 @@ def _alter_view(engine: Engine, entry: ViewEntry, action: ast.Action, statement:
 
 
 def _rename_view(engine: Engine, entry: ViewEntry, name: str, span: Span) -> str:
-    new = beside(entry.name, name)
+    new = sibling_name(entry.name, name)
     if new in engine.catalog:
         raise ProgrammingError(f'relation "{new}" already exists', span=span)
     if entry.name in engine.dataflows or entry.definition is None or callable(entry.definition):
@@ -759,12 +807,12 @@ def _rename_view(engine: Engine, entry: ViewEntry, name: str, span: Span) -> str
             hint="drop it first",
         )
     engine.views.rename(entry, new)
-    follow(engine, {(RELATION, entry.name.lower()): new})
+    rewrite_references(engine, {(RELATION, entry.name.lower()): new})
     return new
 
 
 def apply_action(engine: Engine, entry: TableEntry, action: ast.Action, span: Span) -> str:
-    """Run one action on a table; its name afterwards."""
+    """Run one action on a table and return the table's name after it."""
     table = TableChange(engine, entry, span)
     rules = RuleChange(table)
     columns = ColumnChange(table, rules)
@@ -772,22 +820,22 @@ def apply_action(engine: Engine, entry: TableEntry, action: ast.Action, span: Sp
         case ast.AddColumn():
             columns.add_column(action)
         case ast.DropColumn():
-            columns.refuse_policies(action.name)
+            columns.check_no_policies(action.name)
             columns.drop_column(action)
         case ast.RenameColumn(old=old, new=new):
             columns.rename_column(old, new)
         case ast.RenameTo(name=name):
-            return columns.rename(beside(table.entry.name, name))
+            return columns.rename(sibling_name(table.entry.name, name))
         case ast.SetSchema(schema=schema):
             plain = table.entry.name.rpartition(".")[2]
-            return columns.rename(engine.catalog.created(f"{schema}.{plain}", span=span))
+            return columns.rename(engine.catalog.qualify_new_name(f"{schema}.{plain}", span=span))
         case ast.AlterType():
             columns.alter_type(action)
         case ast.SetRule():
             rules.set_rule(action)
         case ast.AlterIdentity():
             rules.alter_identity(action)
-        case ast.SetNotNull(name=name, required=required):
+        case ast.SetNotNull(name=name, not_null=required):
             rules.set_not_null(name, required)
         case ast.AddConstraint():
             rules.add_constraint(action)
@@ -795,11 +843,11 @@ def apply_action(engine: Engine, entry: TableEntry, action: ast.Action, span: Sp
             rules.drop_constraint(action)
         case ast.RenameConstraint(old=old, new=new):
             rules.rename_constraint(old, new)
-        case ast.SettleConstraint():
-            rules.settle_constraint(action)
-        case ast.Attach() | ast.Detach() | ast.Secure():
-            alter_kin(engine, table.entry, action, span)
-        case ast.Nothing() | ast.SetInvoker():
+        case ast.AlterConstraint():
+            rules.alter_constraint(action)
+        case ast.AttachPartition() | ast.DetachPartition() | ast.SetRowSecurity():
+            run_partition_action(engine, table.entry, action, span)
+        case ast.NoEffect() | ast.SetSecurityInvoker():
             pass
         case _:
             assert_never(action)

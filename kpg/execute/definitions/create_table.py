@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.api.result import Result, row_count
-from kpg.compiler.sql.bind.volatile_calls import LOCKING
+from kpg.api.result import Result, row_count_result
+from kpg.compiler.sql.bind.volatile_calls import LOCKING_PATTERN
 from kpg.compiler.sql.parse import statements as ast
-from kpg.execute.changes.dml import evaluated, settling
+from kpg.execute.changes.dml import compute_with_numbers, evaluate_volatile
 from kpg.execute.definitions.table_definition import definition
-from kpg.execute.queries.query_plan import Planned, plan_view
+from kpg.execute.queries.query_plan import PlannedStatement, plan_view
 from kpg.execute.queries.result_rows import expand
 from kpg.gc_pause import LazyModule
 from kpg.runtime.types import Schema
 from kpg.session.engine import Engine
-from kpg.session.notices import say_present
+from kpg.session.notices import notice_existing
 
 if TYPE_CHECKING:
     from kpg.compiler.sql.rewrite import column_expressions
@@ -35,59 +35,59 @@ Words = NDArray[np.int64]
 
 
 def create_table(engine: Engine, statement: ast.CreateTable) -> None:
-    """CREATE TABLE."""
-    name = engine.catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
+    """Run CREATE TABLE."""
+    name = engine.catalog.qualify_new_name(statement.name, temporary=statement.temporary, span=statement.span)
     if statement.if_not_exists and name in engine.catalog:
-        say_present(engine, name)
+        notice_existing(engine, name)
         return
-    _make_room(engine, statement, name)
+    _drop_replaced(engine, statement, name)
     if statement.partition is not None:
         partitions.create_partition(engine, statement, name)
         return
     if statement.partitioned is not None:
-        partitions.note_partitioned(engine, statement, name)
-    if statement.constraints is ast.NOTHING and not statement.likes:
+        partitions.record_partitioning(engine, statement, name)
+    if statement.constraints is ast.NO_CONSTRAINTS and not statement.likes:
         engine.tables.create(name, statement.schema)
     else:
-        _create_defined(engine, statement, name)
+        _create_with_constraints(engine, statement, name)
     if statement.distribution:
-        distribution.declare(engine, name, statement.distribution)
+        distribution.declare_distribution(engine, name, statement.distribution)
 
 
-def _make_room(engine: Engine, statement: ast.CreateTable | ast.CreateTableAs, name: str) -> None:
-    """Drop the table that CREATE OR REPLACE takes the place of."""
-    if statement.on_commit or engine.at_commit:
-        ddl.made(engine, name, statement)
+def _drop_replaced(engine: Engine, statement: ast.CreateTable | ast.CreateTableAs, name: str) -> None:
+    """Drop the table that CREATE OR REPLACE replaces."""
+    if statement.on_commit or engine.on_commit_actions:
+        ddl.set_on_commit(engine, name, statement)
     if statement.or_replace and name in engine.catalog:
         drop.drop_relations(engine, ast.Drop("TABLE", (name,), False, False, statement.span))
 
 
 def create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Result:
-    """CREATE TABLE AS: the rows are those of the query now."""
-    name = engine.catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
+    """Run CREATE TABLE AS."""
+    name = engine.catalog.qualify_new_name(statement.name, temporary=statement.temporary, span=statement.span)
     if statement.if_not_exists and name in engine.catalog:
-        say_present(engine, name)
-        return row_count(0)
-    engine.check_defining("CREATE TABLE")
-    statement = replace(statement, query=evaluated(engine, statement.query))
-    if LOCKING.search(statement.span.source, statement.span.start, statement.span.end):
-        statement = for_update.with_locked(engine, statement)
+        notice_existing(engine, name)
+        return row_count_result(0)
+    engine.check_can_define("CREATE TABLE")
+    statement = replace(statement, query=evaluate_volatile(engine, statement.query))
+    if LOCKING_PATTERN.search(statement.span.source, statement.span.start, statement.span.end):
+        statement = for_update.run_locking_subqueries(engine, statement)
 
-    def asked() -> tuple[Planned, Words]:
+    def run_query() -> tuple[PlannedStatement, Words]:
         planned = plan_view(statement, engine.reading_catalog, engine.statistics)
         nothing = np.empty((len(planned.types), 0), np.int64)
         return planned, expand(*engine.run(planned)) if statement.data else nothing
 
-    planned, rows = settling(engine, asked)
+    planned, rows = compute_with_numbers(engine, run_query)
     schema = Schema(tuple(replace(column, nullable=True) for column in planned.schema.columns))
-    _make_room(engine, statement, name)
+    _drop_replaced(engine, statement, name)
     engine.tables.create(name, schema)
     engine.table(name).insert(np.ascontiguousarray(rows[: len(schema.columns)]))
-    return row_count(int(rows.shape[1]))
+    return row_count_result(int(rows.shape[1]))
 
 
-def _create_defined(engine: Engine, statement: ast.CreateTable, name: str) -> None:
-    """Make a table with constraints, or like others."""
+def _create_with_constraints(engine: Engine, statement: ast.CreateTable, name: str) -> None:
+    """Create a table with constraints or LIKE clauses."""
     entry, sequences = definition(statement, name, engine.catalog)
     engine.tables.create(name, entry.schema, entry.constraints, sequences)
     if entry.constraints.rules or entry.constraints.checks:

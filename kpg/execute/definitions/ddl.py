@@ -5,8 +5,8 @@ Temporary tables follow their ON COMMIT action at a commit, and are dropped when
 
 from functools import partial
 
-from kpg.api.result import Result, row_count
-from kpg.compiler.catalog.constraints import heirs
+from kpg.api.result import Result, row_count_result
+from kpg.compiler.catalog.constraints import descendant_tables
 from kpg.compiler.catalog.entries import TableEntry
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse import statements
@@ -23,7 +23,7 @@ from kpg.session.engine import Engine
 
 
 def drop_other(engine: Engine, statement: ast.DropOther) -> None:
-    """DROP SEQUENCE, TYPE, DOMAIN, SCHEMA and INDEX."""
+    """Run DROP SEQUENCE, TYPE, DOMAIN, SCHEMA or INDEX."""
     for name in statement.names:
         match statement.kind:
             case "SEQUENCE":
@@ -39,12 +39,12 @@ def drop_other(engine: Engine, statement: ast.DropOther) -> None:
 
 
 def truncate(engine: Engine, statement: ast.Truncate) -> Result:
-    """TRUNCATE."""
+    """Run TRUNCATE."""
     check_unused(engine, statement.tables, "TRUNCATE", statement.span)
     catalog = engine.catalog
-    chosen = to_truncate(engine, statement)
+    names = tables_to_truncate(engine, statement)
     rows = 0
-    for name in chosen:
+    for name in names:
         table = engine.table(name)
         rowids = engine.executor.rowids(name)
         rows += int(rowids.shape[0])
@@ -57,22 +57,24 @@ def truncate(engine: Engine, statement: ast.Truncate) -> Result:
                 if rule.sequence:
                     at = engine.sequences.next.get(rule.sequence)
                     engine.sequences.restart(rule.sequence)
-                    engine.journal.note(undo=partial(engine.sequences.restart, rule.sequence, at))
-    return row_count(rows)
+                    engine.journal.add(undo=partial(engine.sequences.restart, rule.sequence, at))
+    return row_count_result(rows)
 
 
-def to_truncate(engine: Engine, statement: ast.Truncate) -> set[str]:
-    """The tables that are named, their partitions, and with CASCADE all that refers to one."""
+def tables_to_truncate(engine: Engine, statement: ast.Truncate) -> set[str]:
+    """Return the named tables with their partitions, and with CASCADE all tables that refer to them."""
     catalog = engine.catalog
-    chosen = {catalog.table(name, statement.span).name for name in statement.tables}
+    tables = {catalog.table(name, statement.span).name for name in statement.tables}
     if catalog.others:
-        chosen |= {heir for name in chosen for heir in heirs(catalog.others, name)}
-    pending = list(chosen)
+        tables |= {heir for name in tables for heir in descendant_tables(catalog.others, name)}
+    pending = list(tables)
     while pending:
         name = pending.pop()
-        users = engine.tables.foreign_keys.users(name) if engine.tables.references is not None else []
+        users = (
+            engine.tables.foreign_keys.referring_keys(name) if engine.tables.references is not None else []
+        )
         for link in users:
-            if link.table in chosen:
+            if link.table in tables:
                 continue
             if not statement.cascade:
                 raise ProgrammingError(
@@ -81,13 +83,13 @@ def to_truncate(engine: Engine, statement: ast.Truncate) -> set[str]:
                     span=statement.span,
                     hint=f"truncate {link.table} at the same time, or use CASCADE",
                 )
-            chosen.add(link.table)
+            tables.add(link.table)
             pending.append(link.table)
-    return chosen
+    return tables
 
 
 def comment(engine: Engine, statement: ast.Comment) -> None:
-    """COMMENT."""
+    """Run COMMENT."""
     catalog = engine.catalog
     key: tuple[str, ...] = (statement.kind, statement.name.lower())
     match statement.kind:
@@ -106,7 +108,7 @@ def comment(engine: Engine, statement: ast.Comment) -> None:
                 raise ProgrammingError(f'"{entry.name}" is a {kind}', span=statement.span)
         case "CONSTRAINT":
             table = catalog.table(statement.name, statement.span)
-            if statement.part.lower() not in (one.name.lower() for one in table.constraints):
+            if statement.part.lower() not in (constraint.name.lower() for constraint in table.constraints):
                 message = f'constraint "{statement.part}" of "{table.name}" does not exist'
                 raise ProgrammingError(message, span=statement.span)
             key = ("CONSTRAINT", table.name.lower(), statement.part.lower())
@@ -139,25 +141,27 @@ def comment(engine: Engine, statement: ast.Comment) -> None:
 NOWHERE = Span("", 0, 0)
 
 
-def made(engine: "Engine", name: str, statement: statements.CreateTable | statements.CreateTableAs) -> None:
-    """A table is made: note what is to become of it at a commit."""
+def set_on_commit(
+    engine: "Engine", name: str, statement: statements.CreateTable | statements.CreateTableAs
+) -> None:
+    """Register the ON COMMIT action of a new table."""
     if not statement.on_commit:
-        engine.at_commit.pop(name, None)
+        engine.on_commit_actions.pop(name, None)
         return
     if not statement.temporary:
         error = ProgrammingError("ON COMMIT can only be used on temporary tables", span=statement.span)
         error.sqlstate = "42P16"
         raise error
-    engine.at_commit[name] = partial(_act_on_commit, engine, name, statement.on_commit)
+    engine.on_commit_actions[name] = partial(_run_on_commit, engine, name, statement.on_commit)
 
 
-def _act_on_commit(engine: Engine, name: str, action: str) -> None:
+def _run_on_commit(engine: Engine, name: str, action: str) -> None:
     """Run ON COMMIT DROP, or DELETE ROWS, of a temporary table."""
     entry = engine.catalog.entries.get(name.lower())
     if not isinstance(entry, TableEntry):
-        del engine.at_commit[name]
+        del engine.on_commit_actions[name]
     elif action == "DROP":
-        del engine.at_commit[name]
+        del engine.on_commit_actions[name]
         with engine.journal.writing():
             drop_relations(engine, statements.Drop("TABLE", (name,), True, True, NOWHERE))
     elif engine.executor.count(name):
@@ -169,12 +173,12 @@ def _act_on_commit(engine: Engine, name: str, action: str) -> None:
             empty_unique_indexes(engine, name)
 
 
-def end(engine: "Engine") -> None:
-    """The session that has the engine ends: its temporary tables go, with what was made of them."""
-    catalog, schema = engine.catalog, engine.catalog.temporary
+def drop_temporary(engine: "Engine") -> None:
+    """Drop the temporary objects of the current session."""
+    catalog, schema = engine.catalog, engine.catalog.temporary_schema
     if schema not in catalog.schemas:
         return
-    engine.remembered.forget()
+    engine.plan_cache.invalidate()
     with engine.transactions.statement(changes=True), engine.journal.writing():
         for name in [one for one in catalog.entries if one.startswith(f"{schema}.")]:
             if name in catalog.entries:
@@ -182,6 +186,6 @@ def end(engine: "Engine") -> None:
                 drop_relations(engine, statements.Drop(kind, (name,), True, True, NOWHERE))
         for name in [one for one in catalog.sequences if one.startswith(f"{schema}.")]:
             drop_sequence(engine, DropOther("SEQUENCE", (name,), True, True, NOWHERE), name)
-        for key in [one for one in catalog.rights.owners if one[1].startswith(f"{schema}.")]:
-            catalog.rights.forget(key)
+        for key in [one for one in catalog.privileges.owners if one[1].startswith(f"{schema}.")]:
+            catalog.privileges.remove_object(key)
         del catalog.schemas[schema]

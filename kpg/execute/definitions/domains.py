@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kpg.compiler.catalog.constraints import NO_RULE, Check, Domain, Rule
 from kpg.compiler.catalog.entries import Catalog, TableEntry
-from kpg.compiler.qualified_names import beside, quote_name, written
+from kpg.compiler.qualified_names import quote_name, quote_qualified_name, sibling_name
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse.definitions import Definition
-from kpg.compiler.sql.parse.schema_objects import over_column
+from kpg.compiler.sql.parse.schema_objects import check_of_column
 from kpg.compiler.sql.rewrite.deparse import TYPE
 from kpg.execute.definitions.alter_table import alter
 from kpg.execute.definitions.callers import refuse_named_type
-from kpg.execute.definitions.rename import columns_of, follow, rename_in_columns, rename_type
+from kpg.execute.definitions.rename import columns_of, rename_in_columns, rename_type, rewrite_references
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import ColumnDef, Kind, Type
-from kpg.session.notices import say_cascade, say_missing_type, say_skipped
+from kpg.session.notices import notice_cascade, notice_missing_type, notice_skipped
 
 if TYPE_CHECKING:
     from kpg.session.engine import Engine
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def domain_of(type_: Type, catalog: Catalog) -> Domain | None:
-    """The domain that a type's name, as it was read, stands for."""
+    """Return the domain that an unresolved type names, if any."""
     if type_.kind is not Kind.ENUM or type_.labels:
         return None
     found = catalog.find_type(type_.name)
@@ -37,10 +37,10 @@ def domain_of(type_: Type, catalog: Catalog) -> Domain | None:
 
 
 def with_domains(statement: T, catalog: Catalog) -> T:
-    """A definition in which columns of domains have what these ask for."""
+    """Return a definition whose domain columns have the domain's default, NOT NULL and checks."""
     match statement:
         case ast.Alter():
-            actions = tuple(_added(action, catalog) for action in statement.actions)
+            actions = tuple(_apply_to_action(action, catalog) for action in statement.actions)
             return replace(statement, actions=actions)
         case Definition():
             return statement
@@ -51,33 +51,34 @@ def with_domains(statement: T, catalog: Catalog) -> T:
     rules = list(constraints.rules) or [NO_RULE] * len(schema.columns)
     columns, checks = list(schema.columns), list(constraints.checks)
     for place, column in enumerate(columns):
-        columns[place], rules[place], more = _held(column, rules[place], catalog)
+        columns[place], rules[place], more = _apply_domain(column, rules[place], catalog)
         checks += more
     constraints = replace(constraints, rules=tuple(rules), checks=tuple(checks))
-    made = replace(schema, columns=tuple(columns))
-    return replace(statement, schema=made, constraints=constraints)  # type: ignore[type-var]
+    new_schema = replace(schema, columns=tuple(columns))
+    return replace(statement, schema=new_schema, constraints=constraints)  # type: ignore[type-var]
 
 
-def _held(column: ColumnDef, rule: Rule, catalog: Catalog) -> tuple[ColumnDef, Rule, list[Check]]:
-    """A column with what its domain asks for, if it is of one."""
+def _apply_domain(column: ColumnDef, rule: Rule, catalog: Catalog) -> tuple[ColumnDef, Rule, list[Check]]:
+    """Return a column with the default, NOT NULL and checks of its domain."""
     domain = domain_of(column.type, catalog)
     if domain is None:
         return column, rule, []
-    checks = [replace(over_column(check, column.name), name="") for check in domain.checks]
+    checks = [replace(check_of_column(check, column.name), name="") for check in domain.checks]
     rule = replace(rule, domain=domain.name, default=rule.default or domain.default)
     return replace(column, nullable=column.nullable and not domain.required), rule, checks
 
 
-def _added(action: ast.Action, catalog: Catalog) -> ast.Action:
+def _apply_to_action(action: ast.Action, catalog: Catalog) -> ast.Action:
     if isinstance(action, ast.AddColumn):
-        column, rule, checks = _held(action.column, action.rule, catalog)
+        column, rule, checks = _apply_domain(action.column, action.rule, catalog)
         return replace(action, column=column, rule=rule, constraints=(*action.constraints, *checks))
     return action
 
 
 def create_domain(engine: "Engine", statement: ast.CreateDomain) -> None:
+    """Run CREATE DOMAIN."""
     catalog, domain = engine.catalog, statement.domain
-    domain = replace(domain, name=catalog.created(domain.name, span=statement.span))
+    domain = replace(domain, name=catalog.qualify_new_name(domain.name, span=statement.span))
     if domain.name.lower() in catalog.types:
         raise ProgrammingError(f'type "{domain.name}" already exists', span=statement.span)
     base = domain_of(domain.type, catalog)
@@ -88,12 +89,12 @@ def create_domain(engine: "Engine", statement: ast.CreateDomain) -> None:
             required=domain.required or base.required,
             checks=(*base.checks, *domain.checks),
         )
-    type_ = catalog.known_type(domain.type, statement.span)
-    named = _named(domain.name, domain.checks)
+    type_ = catalog.resolve_type(domain.type, statement.span)
+    named = _name_checks(domain.name, domain.checks)
     catalog.types[domain.name.lower()] = replace(domain, type=type_, checks=named)
 
 
-def _named(domain: str, checks: tuple[Check, ...]) -> tuple[Check, ...]:
+def _name_checks(domain: str, checks: tuple[Check, ...]) -> tuple[Check, ...]:
     domain = domain.rpartition(".")[2]
     taken: list[str] = [check.name for check in checks if check.name]
     found = []
@@ -101,62 +102,76 @@ def _named(domain: str, checks: tuple[Check, ...]) -> tuple[Check, ...]:
         name = check.name
         if not name:
             numbers = ["", *map(str, range(1, len(checks) + len(taken) + 1))]
-            name = next(one for one in (f"{domain}_check{number}" for number in numbers) if one not in taken)
+            name = next(
+                candidate
+                for candidate in (f"{domain}_check{number}" for number in numbers)
+                if candidate not in taken
+            )
             taken.append(name)
         found.append(replace(check, name=name))
     return tuple(found)
 
 
 def alter_domain(engine: "Engine", statement: ast.AlterDomain) -> None:
-    """Change a domain, and all columns of it."""
+    """Run ALTER DOMAIN, also for all columns of the domain."""
     domain = engine.catalog.find_type(statement.name)
     if not isinstance(domain, Domain):
         raise ProgrammingError(f'domain "{statement.name}" does not exist', span=statement.span)
     match statement.action:
         case ast.AddConstraint(constraint=Check() as check):
-            changed = replace(domain, checks=_named(domain.name, (*domain.checks, check)))
-        case ast.DropConstraint(name=name, if_exists=lenient):
-            kept = tuple(one for one in domain.checks if one.name.lower() != name.lower())
-            if len(kept) == len(domain.checks):
+            changed = replace(domain, checks=_name_checks(domain.name, (*domain.checks, check)))
+        case ast.DropConstraint(name=name, if_exists=if_exists):
+            remaining = tuple(
+                constraint for constraint in domain.checks if constraint.name.lower() != name.lower()
+            )
+            if len(remaining) == len(domain.checks):
                 fact = f'constraint "{name}" of domain "{domain.name}" does not exist'
-                if not lenient:
+                if not if_exists:
                     raise ProgrammingError(fact, span=statement.span)
-                say_skipped(engine, fact)
-            changed = replace(domain, checks=kept)
+                notice_skipped(engine, fact)
+            changed = replace(domain, checks=remaining)
         case ast.RenameConstraint(old=old, new=new):
-            if old.lower() not in (one.name.lower() for one in domain.checks):
+            if old.lower() not in (constraint.name.lower() for constraint in domain.checks):
                 raise ProgrammingError(
                     f'constraint "{old}" of domain "{domain.name}" does not exist', span=statement.span
                 )
             checks = (replace(c, name=new) if c.name.lower() == old.lower() else c for c in domain.checks)
             changed = replace(domain, checks=tuple(checks))
-        case ast.SetNotNull(required=required):
+        case ast.SetNotNull(not_null=required):
             changed = replace(domain, required=required)
         case ast.SetRule(text=text):
             changed = replace(domain, default=text)
         case ast.RenameTo(name=name):
-            rename_domain(engine, domain, beside(domain.name, name), statement.span)
+            rename_domain(engine, domain, sibling_name(domain.name, name), statement.span)
             return
         case _:
             raise AssertionError(statement.action)
     for table, column in columns_of(engine.catalog, domain.name):
-        actions = _following(engine.catalog.table(table), column, statement.action, domain)
+        actions = _column_actions(engine.catalog.table(table), column, statement.action, domain)
         alter(engine, ast.Alter("TABLE", table, False, actions, statement.span))
     engine.catalog.types[changed.name.lower()] = changed
 
 
-def _following(entry: TableEntry, column: str, action: ast.Action, domain: Domain) -> tuple[ast.Action, ...]:
-    """What a table has to do for a column, so that it follows its domain."""
+def _column_actions(
+    entry: TableEntry, column: str, action: ast.Action, domain: Domain
+) -> tuple[ast.Action, ...]:
+    """Return the actions by which a column follows a change of its domain."""
     match action:
         case ast.AddConstraint(constraint=Check() as check):
-            return (ast.AddConstraint(replace(over_column(check, column), name=""), action.checked),)
+            return (ast.AddConstraint(replace(check_of_column(check, column), name=""), action.validates),)
         case ast.DropConstraint(name=name):
-            gone = [
-                over_column(one, column).text for one in domain.checks if one.name.lower() == name.lower()
+            dropped_texts = [
+                check_of_column(constraint, column).text
+                for constraint in domain.checks
+                if constraint.name.lower() == name.lower()
             ]
-            own = [one for one in entry.constraints.checks if one.column == column and one.text in gone]
-            return tuple(ast.DropConstraint(one.name, False, False) for one in own[:1])
-        case ast.SetNotNull(required=required):
+            own = [
+                constraint
+                for constraint in entry.constraints.checks
+                if constraint.column == column and constraint.text in dropped_texts
+            ]
+            return tuple(ast.DropConstraint(constraint.name, False, False) for constraint in own[:1])
+        case ast.SetNotNull(not_null=required):
             return (ast.SetNotNull(column, required),)
         case ast.SetRule(text=text):
             return (ast.SetRule(column, "default", text),)
@@ -165,7 +180,7 @@ def _following(entry: TableEntry, column: str, action: ast.Action, domain: Domai
 
 
 def rename_domain(engine: "Engine", domain: Domain, name: str, span: Span) -> None:
-    """A domain has another name, and so do columns and texts know it."""
+    """Rename a domain in all columns and definitions."""
     catalog, old = engine.catalog, domain.name
     if name.lower() in catalog.types:
         error = ProgrammingError(f'type "{name}" already exists', span=span)
@@ -173,12 +188,13 @@ def rename_domain(engine: "Engine", domain: Domain, name: str, span: Span) -> No
         raise error
     del catalog.types[old.lower()]
     catalog.types[name.lower()] = replace(domain, name=name)
-    catalog.rights.rename((TYPE, old.lower()), (TYPE, name.lower()))
+    catalog.privileges.rename_object((TYPE, old.lower()), (TYPE, name.lower()))
     rename_in_columns(engine, old, name)
-    follow(engine, {(TYPE, old.lower()): name})
+    rewrite_references(engine, {(TYPE, old.lower()): name})
 
 
 def drop_domain(engine: "Engine", statement: ast.DropOther, name: str) -> None:
+    """Run DROP DOMAIN."""
     found = engine.catalog.find_type(name)
     if not isinstance(found, Domain):
         if found is not None:
@@ -186,14 +202,14 @@ def drop_domain(engine: "Engine", statement: ast.DropOther, name: str) -> None:
             error.sqlstate = "42809"
             raise error
         if statement.if_exists:
-            say_missing_type(engine, name)
+            notice_missing_type(engine, name)
             return
         raise ProgrammingError(f'domain "{name}" does not exist', span=statement.span)
     used = columns_of(engine.catalog, found.name)
     for table, column in used if statement.cascade else ():
-        say_cascade(engine, [f"column {column} of table {engine.catalog.plain(table)}"])
-        gone = ast.DropColumn(column, False, True)
-        alter(engine, ast.Alter("TABLE", table, False, (gone,), statement.span))
+        notice_cascade(engine, [f"column {column} of table {engine.catalog.unqualified_name(table)}"])
+        drop_column = ast.DropColumn(column, False, True)
+        alter(engine, ast.Alter("TABLE", table, False, (drop_column,), statement.span))
     if used and not statement.cascade:
         table, column = used[0]
         raise ProgrammingError(
@@ -206,23 +222,28 @@ def drop_domain(engine: "Engine", statement: ast.DropOther, name: str) -> None:
 
 
 def alter_type(engine: "Engine", statement: ast.AlterUserType) -> None:
-    """Change the type, then all columns of it."""
+    """Run ALTER TYPE, also for all columns of the type."""
     types = engine.catalog.types
     old = engine.catalog.find_type(statement.name)
     if old is None or isinstance(old, Domain):
         raise ProgrammingError(f'type "{statement.name}" does not exist', span=statement.span)
-    if statement.what == "RENAME TO":
-        rename_type(engine, old, _free(engine, beside(old.name, statement.new), statement), statement.span)
+    if statement.action == "RENAME TO":
+        rename_type(
+            engine,
+            old,
+            _check_name_free(engine, sibling_name(old.name, statement.new), statement),
+            statement.span,
+        )
         return
-    new = (_enum if old.kind is Kind.ENUM else _row)(engine, old, statement)
+    new = (_alter_enum if old.kind is Kind.ENUM else _alter_composite)(engine, old, statement)
     if new == old:
         return
-    changed = _columns(engine, old, statement)
+    changed = _columns_of_type(engine, old, statement)
     del types[old.name.lower()]
     types[new.name.lower()] = new
     try:
         for table, column in changed:
-            action = ast.AlterType(column, new, _moved(column, old, new, statement))
+            action = ast.AlterType(column, new, _conversion(column, old, new, statement))
             alter(engine, ast.Alter("TABLE", table, False, (action,), statement.span))
     except BaseException:
         del types[new.name.lower()]
@@ -230,8 +251,8 @@ def alter_type(engine: "Engine", statement: ast.AlterUserType) -> None:
         raise
 
 
-def _columns(engine: "Engine", type_: Type, statement: ast.AlterUserType) -> list[tuple[str, str]]:
-    """The tables and columns of a type; NotSupportedError where it is a part of another type."""
+def _columns_of_type(engine: "Engine", type_: Type, statement: ast.AlterUserType) -> list[tuple[str, str]]:
+    """Return the tables and columns of a type; NotSupportedError if it is part of another type."""
     found = []
     for entry in engine.catalog:
         for column in entry.schema.columns:
@@ -245,7 +266,7 @@ def _columns(engine: "Engine", type_: Type, statement: ast.AlterUserType) -> lis
     return found
 
 
-def _free(engine: "Engine", name: str, statement: ast.AlterUserType) -> str:
+def _check_name_free(engine: "Engine", name: str, statement: ast.AlterUserType) -> str:
     if name.lower() in engine.catalog.types:
         error = ProgrammingError(f'type "{name}" already exists', span=statement.span)
         error.sqlstate = "42710"
@@ -253,44 +274,44 @@ def _free(engine: "Engine", name: str, statement: ast.AlterUserType) -> str:
     return name
 
 
-def _enum(engine: "Engine", old: Type, statement: ast.AlterUserType) -> Type:
+def _alter_enum(engine: "Engine", old: Type, statement: ast.AlterUserType) -> Type:
     labels = list(old.labels)
     for needed in filter(None, (statement.old, statement.before, statement.after)):
         if needed not in labels:
             raise ProgrammingError(f'"{needed}" is not an existing enum label', span=statement.span)
     if statement.new in labels:
         fact = f'enum label "{statement.new}" already exists'
-        if not statement.lenient:
+        if not statement.has_if_exists:
             raise ProgrammingError(fact, span=statement.span)
-        say_skipped(engine, fact, "42710")
+        notice_skipped(engine, fact, "42710")
         return old
-    if statement.what == "ADD VALUE":
+    if statement.action == "ADD VALUE":
         place = labels.index(statement.before) if statement.before else len(labels)
         place = labels.index(statement.after) + 1 if statement.after else place
         labels.insert(place, statement.new)
-    elif statement.what == "RENAME VALUE":
+    elif statement.action == "RENAME VALUE":
         labels[labels.index(statement.old)] = statement.new
     else:
         raise ProgrammingError(f"{old.name} is not a composite type", span=statement.span)
     return replace(old, labels=tuple(labels))
 
 
-def _row(engine: "Engine", old: Type, statement: ast.AlterUserType) -> Type:
+def _alter_composite(engine: "Engine", old: Type, statement: ast.AlterUserType) -> Type:
     names, types = list(old.labels), list(old.parts)
     known = [name.lower() for name in names]
-    if statement.what.endswith("VALUE"):
+    if statement.action.endswith("VALUE"):
         raise ProgrammingError(f"{old.name} is not an enum", span=statement.span)
     if statement.old and statement.old.lower() not in known:
         fact = f'column "{statement.old}" of relation "{old.name}" does not exist'
-        if not statement.lenient:
+        if not statement.has_if_exists:
             raise ProgrammingError(fact, span=statement.span)
-        say_skipped(engine, fact)
+        notice_skipped(engine, fact)
         return old
     if statement.new and statement.new.lower() in known:
         message = f'column "{statement.new}" of relation "{old.name}" already exists'
         raise ProgrammingError(message, span=statement.span)
     place = known.index(statement.old.lower()) if statement.old else len(names)
-    match statement.what:
+    match statement.action:
         case "ADD ATTRIBUTE":
             names.append(statement.new)
             types.append(statement.type)
@@ -303,17 +324,17 @@ def _row(engine: "Engine", old: Type, statement: ast.AlterUserType) -> Type:
     return replace(old, labels=tuple(names), parts=tuple(types))
 
 
-def _moved(column: str, old: Type, new: Type, statement: ast.AlterUserType) -> str:
-    """An expression of the old values that gives the new ones."""
-    name, target = quote_name(column), written(new.name)
+def _conversion(column: str, old: Type, new: Type, statement: ast.AlterUserType) -> str:
+    """Return an expression that converts old values to the new type."""
+    name, target = quote_name(column), quote_qualified_name(new.name)
     if old.kind is Kind.ENUM:
         text = f"{name}::text"
-        if statement.what == "RENAME VALUE":
+        if statement.action == "RENAME VALUE":
             renamed = f"WHEN {_string(statement.old)} THEN {_string(statement.new)}"
             text = f"(CASE {text} {renamed} ELSE {text} END)"
         return f"{text}::{target}"
     was = dict(zip(new.labels, new.labels, strict=True))
-    if statement.what == "RENAME ATTRIBUTE":
+    if statement.action == "RENAME ATTRIBUTE":
         was[statement.new] = statement.old
     known = [label.lower() for label in old.labels]
     fields = (

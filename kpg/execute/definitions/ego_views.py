@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final
 
-from kpg.api.view import Maintained
+from kpg.api.view import MaintainedView
 from kpg.compiler.algebra.rel import Get
 from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog.entries import CLOCK, ViewEntry
@@ -16,7 +16,7 @@ from kpg.compiler.ego import EgoQuery, ego_plan
 from kpg.compiler.sql.parse.definitions import CreateEgoView
 from kpg.compiler.sql.parse.parser import parse
 from kpg.compiler.sql.parse.statements import CreateView, Select, Statement
-from kpg.execute.queries.query_plan import Planned, plan, plan_view, relations_of
+from kpg.execute.queries.query_plan import PlannedStatement, plan, plan_view, relations_of
 from kpg.runtime.errors import InterfaceError, ProgrammingError, Span
 from kpg.runtime.records import dataclass
 from kpg.session.engine import Engine
@@ -28,8 +28,8 @@ Window = int | timedelta | str | tuple[str, float] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What was asked for: see :meth:`Egos.ego`."""
+class EgoViewOptions:
+    """The arguments of an ego view; see :meth:`kpg.api.database.Database.ego`."""
 
     name: str
     edges: str
@@ -46,66 +46,68 @@ class Asked:
 
 
 def create_ego_view(engine: Engine, statement: CreateEgoView) -> None:
-    """CREATE EGO VIEW."""
+    """Run CREATE EGO VIEW."""
     options = {"mode": "auto", "overlay": DEFAULT, **dict(statement.options)}
-    asked = Asked(
+    view_options = EgoViewOptions(
         statement.name, statement.edges, statement.writes, statement.aggregate, statement.window,
         statement.neighbourhood, statement.where, statement.readers, options["mode"], options["overlay"],
         statement.continuous, statement.or_replace,
     )  # fmt: skip
-    create(engine, asked)
+    create_from_options(engine, view_options)
 
 
-def create(engine: Engine, asked: Asked) -> Maintained:
-    """Make the view."""
-    mode = "push" if asked.mode == "continuous" else asked.mode
-    _one_of("mode", mode, (*MODES, "continuous"))
-    _one_of("overlay", asked.overlay, CONSTRUCTIONS)
-    query = query_of(engine, asked)
-    statement = single(f"CREATE MATERIALIZED VIEW {_quoted(asked.name)} AS {query.meaning}")
+def create_from_options(engine: Engine, options: EgoViewOptions) -> MaintainedView:
+    """Create the view."""
+    mode = "push" if options.mode == "continuous" else options.mode
+    _check_choice("mode", mode, (*MODES, "continuous"))
+    _check_choice("overlay", options.overlay, CONSTRUCTIONS)
+    query = ego_query(engine, options)
+    statement = parse_single(f"CREATE MATERIALIZED VIEW {_quote_name(options.name)} AS {query.sql}")
     assert isinstance(statement, CreateView)
     engine.refuse_in_transaction("CREATE EGO VIEW")
     catalog, statistics = engine.catalog, engine.statistics
     meaning = plan_view(statement, catalog, statistics)
     if any(isinstance(node, Get) and node.name == CLOCK for node in walk(meaning.rel)):
-        engine.clock.keep()
+        engine.clock.create_row()
 
-    def planned(text: str) -> Planned:
-        part = single(f"CREATE MATERIALIZED VIEW part AS {text}")  # so that now() goes on
+    def plan_part(text: str) -> PlannedStatement:
+        part = parse_single(f"CREATE MATERIALIZED VIEW part AS {text}")  # so that now() goes on
         assert isinstance(part, CreateView)
         return plan_view(part, catalog, statistics)
 
-    made = ego_plan(
-        planned(query.pairs).plan, planned(query.by_writer).plan, lambda: planned(query.written).plan,
-        query.aggregate, asked.overlay, mode, planned(query.continuous).plan if query.continuous else None,
+    plan = ego_plan(
+        plan_part(query.pairs).plan, plan_part(query.by_writer_sql).plan, lambda: plan_part(query.writes_sql).plan,
+        query.aggregate, options.overlay, mode, plan_part(query.continuous).plan if query.continuous else None,
     )  # fmt: skip
-    kept = Planned(meaning.rel, made, meaning.schema, meaning.types, meaning.order)
-    entry = ViewEntry(asked.name, kept.schema, kept.rel, query.meaning, True, kept.order)
-    uses = relations_of(kept.rel, statement.query, catalog)
-    maintained = engine.views.create_materialized(entry, kept, uses, replace_old=asked.replace)
-    maintained.plan = made
-    engine.keep()
+    planned_view = PlannedStatement(meaning.rel, plan, meaning.schema, meaning.types, meaning.order)
+    entry = ViewEntry(
+        options.name, planned_view.schema, planned_view.rel, query.sql, True, planned_view.order
+    )
+    uses = relations_of(planned_view.rel, statement.query, catalog)
+    maintained = engine.views.create_materialized(entry, planned_view, uses, replace_old=options.replace)
+    maintained.plan = plan
+    engine.log_definitions()
     return maintained
 
 
-def _one_of(what: str, given: str, known: tuple[str, ...]) -> None:
-    if given not in known:
-        raise InterfaceError(f"there is no {what} {given!r}", hint=f"it is one of {', '.join(known)}")
+def _check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InterfaceError(f"there is no {option} {value!r}", hint=f"it is one of {', '.join(choices)}")
 
 
-def query_of(engine: Engine, asked: Asked) -> EgoQuery:
-    """The texts of what was asked."""
-    aggregate = asked.aggregate.strip()
+def ego_query(engine: Engine, options: EgoViewOptions) -> EgoQuery:
+    """Return the SQL texts of the view's parts."""
+    aggregate = options.aggregate.strip()
     if aggregate.isidentifier():
         aggregate = f"{aggregate}(value)"
-    order, node, value = _columns(engine, asked.writes, 3, "writes")
-    source = _relation(asked.writes)
+    order, node, value = _quoted_columns(engine, options.writes, 3, "writes")
+    source = _relation(options.writes)
     writes = f"SELECT {node} AS node, {value} AS value FROM {source}"
-    match asked.window:
+    match options.window:
         case None:
             pass
         case bool():
-            raise InterfaceError(f"a window is a number of writes or a time, not {asked.window!r}")
+            raise InterfaceError(f"a window is a number of writes or a time, not {options.window!r}")
         case int(count):
             if count < 1:
                 raise InterfaceError(f"a window has at least one write, not {count}")
@@ -115,63 +117,61 @@ def query_of(engine: Engine, asked: Asked) -> EgoQuery:
                 f" WHERE number <= {count}"
             )
         case timedelta():
-            writes += f" WHERE {order} > now() - INTERVAL '{asked.window.total_seconds()} seconds'"
+            writes += f" WHERE {order} > now() - INTERVAL '{options.window.total_seconds()} seconds'"
         case str():
-            quoted = asked.window.replace("'", "''")
+            quoted = options.window.replace("'", "''")
             writes += f" WHERE {order} > now() - INTERVAL '{quoted}'"
         case ("range", span):
             writes += f" WHERE {order} > (SELECT max({order}) FROM {source}) - {span}"
         case _:
             raise InterfaceError(
-                f"a window is not {asked.window!r}",
+                f"a window is not {options.window!r}",
                 hint='give a number of writes, a timedelta or interval, or ("range", t)',
             )
     if aggregate.replace(" ", "").lower() != "count(*)":
         writes = f"SELECT node, value FROM ({writes}) AS known WHERE value IS NOT NULL"
-    pairs = _pairs(engine, asked)
-    return EgoQuery(pairs, writes, aggregate, _continuous(pairs, asked.continuous))
+    pairs = _neighbourhood_query(engine, options)
+    return EgoQuery(pairs, writes, aggregate, _continuous_query(pairs, options.continuous))
 
 
-def _pairs(engine: Engine, asked: Asked) -> str:
-    """Rows (reader, writer), each once."""
-    direction, _, steps = asked.neighbourhood.strip().lower().partition(" ")
+def _neighbourhood_query(engine: Engine, options: EgoViewOptions) -> str:
+    """Return a query of the distinct rows (reader, writer)."""
+    direction, _, steps = options.neighbourhood.strip().lower().partition(" ")
     if direction in ("in", "out", "both") and steps in ("", "1", "2"):
-        pairs = _around(engine, asked, direction)
+        pairs = _one_step_query(engine, options, direction)
         if steps == "2":
             pairs = (
                 f"WITH near AS ({pairs}) SELECT reader, writer FROM near UNION"
                 " SELECT a.reader, b.writer FROM near AS a JOIN near AS b ON a.writer = b.reader"
             )
     else:
-        reader, writer = _columns(engine, asked.neighbourhood, 2, "neighbourhood")
+        reader, writer = _quoted_columns(engine, options.neighbourhood, 2, "neighbourhood")
         pairs = (
-            f"SELECT DISTINCT {reader} AS reader, {writer} AS writer FROM {_relation(asked.neighbourhood)}"
+            f"SELECT DISTINCT {reader} AS reader, {writer} AS writer FROM {_relation(options.neighbourhood)}"
         )
-    if asked.readers is None:
+    if options.readers is None:
         return pairs
     renamed = f"SELECT reader AS node, writer FROM ({pairs}) AS p"
-    return f"SELECT node AS reader, writer FROM ({renamed}) AS q WHERE {_of_nodes(asked.readers)}"
+    return f"SELECT node AS reader, writer FROM ({renamed}) AS q WHERE {_node_condition(options.readers)}"
 
 
-def _of_nodes(given: str) -> str:
-    """A condition on ``node``: as it was given, or whether a query has it."""
-    return f"node IN ({given})" if is_query(given) else given
+def _node_condition(text: str) -> str:
+    """Return a condition on ``node``: the given one, or membership in a query's result."""
+    return f"node IN ({text})" if is_query(text) else text
 
 
-def _continuous(pairs: str, given: str | None) -> str | None:
-    """The readers that are pushed anyway."""
-    if given is None:
+def _continuous_query(pairs: str, text: str | None) -> str | None:
+    """Return a query of the readers that are pushed in every mode."""
+    if text is None:
         return None
-    return (
-        f"SELECT node FROM (SELECT DISTINCT reader AS node FROM ({pairs}) AS p) AS q WHERE {_of_nodes(given)}"
-    )
+    return f"SELECT node FROM (SELECT DISTINCT reader AS node FROM ({pairs}) AS p) AS q WHERE {_node_condition(text)}"
 
 
-def _around(engine: Engine, asked: Asked, direction: str) -> str:
-    """Readers and writers one step apart."""
-    first, second = _columns(engine, asked.edges, 2, "edges")
-    condition = f" WHERE {asked.where}" if asked.where else ""
-    source = f"{_relation(asked.edges)}{condition}"
+def _one_step_query(engine: Engine, options: EgoViewOptions, direction: str) -> str:
+    """Return a query of readers and writers that are one step apart."""
+    first, second = _quoted_columns(engine, options.edges, 2, "edges")
+    condition = f" WHERE {options.where}" if options.where else ""
+    source = f"{_relation(options.edges)}{condition}"
     out = f"{first} AS reader, {second} AS writer FROM {source}"
     into = f"{second} AS reader, {first} AS writer FROM {source}"
     if direction == "both":
@@ -180,7 +180,7 @@ def _around(engine: Engine, asked: Asked, direction: str) -> str:
 
 
 def _relation(text: str) -> str:
-    return f"({text}) AS given" if is_query(text) else _quoted(text)
+    return f"({text}) AS given" if is_query(text) else _quote_name(text)
 
 
 def is_query(text: str) -> bool:
@@ -188,38 +188,38 @@ def is_query(text: str) -> bool:
     return text.strip().lower().startswith(("select ", "select\n", "with ", "values ", "values("))
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
 
 
-def _columns(engine: Engine, text: str, count: int, what: str) -> list[str]:
-    """The first columns of a relation, quoted."""
+def _quoted_columns(engine: Engine, text: str, count: int, argument: str) -> list[str]:
+    """Return the quoted names of the first columns of a relation."""
     if is_query(text):
-        select = single(text)
+        select = parse_single(text)
         assert isinstance(select, Select)
         names = plan(select, engine.catalog, engine.statistics).schema.names
     else:
         names = engine.catalog.get(text).schema.names
     if len(names) < count:
-        raise ProgrammingError(f"{what} needs {count} columns: {text.strip()} has {len(names)}")
-    return [_quoted(name.replace(".", ".")) if "." not in name else f'"{name}"' for name in names[:count]]
+        raise ProgrammingError(f"{argument} needs {count} columns: {text.strip()} has {len(names)}")
+    return [_quote_name(name.replace(".", ".")) if "." not in name else f'"{name}"' for name in names[:count]]
 
 
-def listed(readers: Iterable[Any]) -> str:
-    """A condition that holds for these nodes."""
-    listed = []
+def membership_condition(readers: Iterable[Any]) -> str:
+    """Return a condition that holds for the given nodes."""
+    literals = []
     for node in readers:
         if isinstance(node, str):
-            listed.append("'" + node.replace("'", "''") + "'")
+            literals.append("'" + node.replace("'", "''") + "'")
         elif isinstance(node, int) and not isinstance(node, bool):
-            listed.append(str(node))
+            literals.append(str(node))
         else:
             raise InterfaceError(f"readers cannot be told by {node!r}", hint="give numbers, texts or a query")
-    return f"node IN ({', '.join(listed)})" if listed else "FALSE"
+    return f"node IN ({', '.join(literals)})" if literals else "FALSE"
 
 
-def single(text: str) -> Statement:
-    """The statement that a text is; an error if it is several, as one with a semicolon in a condition is."""
+def parse_single(text: str) -> Statement:
+    """Return the only statement of a text; ProgrammingError for several, such as after a semicolon."""
     found = parse(text)
     if len(found) != 1:
         raise ProgrammingError(

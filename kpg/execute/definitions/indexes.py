@@ -17,7 +17,15 @@ from kpg.compiler.catalog.constraints import (
     Unique,
     UniqueIndex,
 )
-from kpg.compiler.catalog.entries import KEYS, PUBLIC, Catalog, Entry, TableEntry, ViewEntry, did_you_mean
+from kpg.compiler.catalog.entries import (
+    KEY_TABLE_PREFIX,
+    PUBLIC,
+    Catalog,
+    Entry,
+    TableEntry,
+    ViewEntry,
+    did_you_mean,
+)
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.rewrite.column_expressions import bind_check
 from kpg.execute.changes.expression_keys import ExpressionKey, unique_indexes
@@ -28,21 +36,25 @@ from kpg.runtime.plan import Arrange, Linear, Mfp, Plan, Source
 from kpg.runtime.scalar import Column, Fetch
 from kpg.runtime.types import ROWID, ColumnDef, Schema
 from kpg.session.engine import Engine
-from kpg.session.notices import say_missing, say_present
+from kpg.session.notices import notice_existing, notice_missing
 
 if TYPE_CHECKING:
     from kpg.compiler.catalog.constraints import Partitioned
 
 
 def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
-    """CREATE INDEX; an index over expressions, or of some rows, is known by its name only."""
+    """Run CREATE INDEX. An index over expressions or with a predicate, if not UNIQUE, is only recorded."""
     check_unused(engine, (statement.table,), "CREATE INDEX", statement.span)
     catalog = engine.catalog
     found = catalog.find(statement.table)
-    kept = isinstance(found, ViewEntry) and (found.materialized or _is_being_kept(engine, found))
-    entry: Entry = catalog.get(statement.table) if kept else catalog.table(statement.table, statement.span)
-    columns = _columns_of(entry, statement)
-    name = _name_of(engine, entry, statement, columns)
+    is_materialized = isinstance(found, ViewEntry) and (
+        found.materialized or _is_created_materialized(engine, found)
+    )
+    entry: Entry = (
+        catalog.get(statement.table) if is_materialized else catalog.table(statement.table, statement.span)
+    )
+    columns = _index_columns(entry, statement)
+    name = _index_name(engine, entry, statement, columns)
     if not name:
         return
     if isinstance(entry, ViewEntry):
@@ -51,33 +63,33 @@ def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
         return
     if statement.unique and statement.elements:
         plain = name.rpartition(".")[2]
-        one = UniqueIndex(plain, statement.elements, statement.where, statement.nulls_distinct)
-        add_unique_index(engine, entry, one)
+        unique_index = UniqueIndex(plain, statement.elements, statement.where, statement.nulls_distinct)
+        add_unique_index(engine, entry, unique_index)
         catalog.indexes[name.lower()] = Index(name, entry.name, (), statement.what)
         return
     if statement.unique:
-        distinct, included = statement.nulls_distinct, statement.included
+        distinct, included = statement.nulls_distinct, statement.include_columns
         key = Unique(name, columns, nulls_distinct=distinct, index=True, included=included)
-        whole = catalog.others.get(("partitioned", entry.name.lower(), ""))
-        if whole is not None:
-            check_key(whole, columns)
+        partitioning = catalog.others.get(("partitioned", entry.name.lower(), ""))
+        if partitioning is not None:
+            check_key(partitioning, columns)
         add_key(engine, entry, key)
-        if whole is not None:
-            _add_below(engine, entry.name)
+        if partitioning is not None:
+            _add_to_partitions(engine, entry.name)
         return
     index = Index(name, entry.name, columns, statement.what)
     catalog.indexes[name.lower()] = index
-    keep(engine, index)
+    install_at_commit(engine, index)
 
 
-def _is_being_kept(engine: Engine, entry: ViewEntry) -> bool:
-    """Whether the open transaction has made the view, and its commit will keep it up to date."""
-    keeping = engine.views.keeping.get(entry.name)
+def _is_created_materialized(engine: Engine, entry: ViewEntry) -> bool:
+    """Whether the open transaction creates the view as a materialized one."""
+    keeping = engine.views.pending.get(entry.name)
     return keeping is not None and keeping.materialized
 
 
-def _columns_of(entry: Entry, statement: ast.CreateIndex) -> tuple[str, ...]:
-    """The columns of an index as the relation spells them."""
+def _index_columns(entry: Entry, statement: ast.CreateIndex) -> tuple[str, ...]:
+    """Return the columns of an index as the relation spells them."""
     known = {name.lower(): name for name in entry.schema.names}
     for column in statement.columns:
         if column.lower() not in known:
@@ -87,23 +99,23 @@ def _columns_of(entry: Entry, statement: ast.CreateIndex) -> tuple[str, ...]:
     return tuple(known[column.lower()] for column in statement.columns)
 
 
-def _name_of(engine: Engine, entry: Entry, statement: ast.CreateIndex, columns: tuple[str, ...]) -> str:
-    """The name of a new index; empty if it is there already, and may be."""
+def _index_name(engine: Engine, entry: Entry, statement: ast.CreateIndex, columns: tuple[str, ...]) -> str:
+    """Return the name of a new index; empty if it exists and IF NOT EXISTS is given."""
     catalog = engine.catalog
     schema, _, plain = entry.name.rpartition(".")
-    taken = names(catalog)
-    name = statement.name or free_name("_".join((plain, *(columns or ("expr",)), "idx")), taken)
+    used_names = index_names(catalog)
+    name = statement.name or free_name("_".join((plain, *(columns or ("expr",)), "idx")), used_names)
     name = f"{schema}.{name}" if schema and "." not in name else name
-    if name.lower() in taken or name in catalog:
+    if name.lower() in used_names or name in catalog:
         if statement.if_not_exists:
-            say_present(engine, name)
+            notice_existing(engine, name)
             return ""
         raise ProgrammingError(f'relation "{name}" already exists', span=statement.span)
     return name
 
 
 def _check_unique(entry: ViewEntry, statement: ast.CreateIndex, columns: tuple[str, ...]) -> None:
-    """NotSupportedError for a UNIQUE index of a view whose query does not say that its rows are unique so."""
+    """Raise NotSupportedError for a UNIQUE index of a view whose query does not ensure uniqueness."""
     if not statement.unique:
         return
     places = {entry.schema.names.index(column) for column in columns}
@@ -116,10 +128,10 @@ def _check_unique(entry: ViewEntry, statement: ast.CreateIndex, columns: tuple[s
         )
 
 
-def check_key(whole: "Partitioned", columns: tuple[str, ...]) -> None:
-    """NotSupportedError for a key of a partitioned table that its partitions cannot keep each for itself."""
+def check_key(partitioning: "Partitioned", columns: tuple[str, ...]) -> None:
+    """Raise NotSupportedError unless a key of a partitioned table includes its partition key."""
     known = {column.lower() for column in columns}
-    for key in whole.keys:
+    for key in partitioning.keys:
         if key.lower().strip('"') not in known:
             error = NotSupportedError(
                 "unique constraint on partitioned table must include all partitioning columns",
@@ -128,35 +140,35 @@ def check_key(whole: "Partitioned", columns: tuple[str, ...]) -> None:
             raise error
 
 
-def _add_below(engine: Engine, name: str) -> None:
-    """Have the partitions of a table be unique in what it is unique in."""
+def _add_to_partitions(engine: Engine, name: str) -> None:
+    """Add a table's keys to its partitions."""
     for key, heir in list(engine.catalog.others.items()):
         if key[0] == "inherits" and key[1] == name.lower():
-            with_keys(engine, engine.catalog.table(name), engine.catalog.table(heir.child))
-            _add_below(engine, heir.child)
+            add_parent_keys(engine, engine.catalog.table(name), engine.catalog.table(heir.child))
+            _add_to_partitions(engine, heir.child)
 
 
 def add_key(engine: Engine, entry: TableEntry, key: Unique) -> None:
-    """Have a table be unique in some columns; IntegrityError if it is not."""
+    """Add a unique key to a table; IntegrityError for duplicate rows."""
     places = tuple(entry.schema.names.index(column) for column in key.columns)
     engine.executor.add_unique(entry.name, key.name, places, nulls_distinct=key.nulls_distinct)
-    engine.journal.note(undo=partial(engine.executor.drop_unique, entry.name, key.name))
+    engine.journal.add(undo=partial(engine.executor.drop_unique, entry.name, key.name))
     keys = (*entry.constraints.uniques, key)
     engine.catalog.replace(replace(entry, constraints=replace(entry.constraints, uniques=keys)))
 
 
 def drop_key(engine: Engine, entry: TableEntry, key: Unique) -> None:
-    """Let a table not be unique in some columns any more."""
+    """Drop a unique key of a table."""
     places = tuple(entry.schema.names.index(column) for column in key.columns)
     engine.executor.drop_unique(entry.name, key.name)
     add = partial(engine.executor.add_unique, entry.name, key.name, places, nulls_distinct=key.nulls_distinct)
-    engine.journal.note(undo=add)
-    keys = tuple(one for one in entry.constraints.uniques if one != key)
+    engine.journal.add(undo=add)
+    keys = tuple(other_key for other_key in entry.constraints.uniques if other_key != key)
     engine.catalog.replace(replace(entry, constraints=replace(entry.constraints, uniques=keys)))
 
 
-def names(catalog: Catalog) -> set[str]:
-    """The names of all indexes, lower case."""
+def index_names(catalog: Catalog) -> set[str]:
+    """Return the names of all indexes, in lower case."""
     keys = {
         key.name.lower()
         for entry in catalog
@@ -166,15 +178,15 @@ def names(catalog: Catalog) -> set[str]:
     return keys | set(catalog.indexes)
 
 
-def keep(engine: Engine, index: Index) -> None:
-    """Install an index's arrangement, in a transaction once that is over."""
+def install_at_commit(engine: Engine, index: Index) -> None:
+    """Install an index's arrangement when the transaction commits."""
     if not index.columns:
         return
-    engine.journal.note(done=partial(install_if_there, engine, index.name))
+    engine.journal.add(finish=partial(install_if_exists, engine, index.name))
 
 
-def install_if_there(engine: Engine, name: str) -> None:
-    """Install an index that has not been dropped since."""
+def install_if_exists(engine: Engine, name: str) -> None:
+    """Install an index that has not been dropped in the meantime."""
     index = engine.catalog.indexes.get(name.lower())
     if index is not None and index.columns:
         install(engine, index)
@@ -183,12 +195,12 @@ def install_if_there(engine: Engine, name: str) -> None:
 def install(engine: Engine, index: Index) -> None:
     """Install an index's arrangement."""
     entry = engine.catalog.table(index.table)
-    plan = arrangement(entry.name, entry.schema, index.columns)
-    engine.tables.keep_index(index.name, plan)
+    plan = arrangement_plan(entry.name, entry.schema, index.columns)
+    engine.tables.install_index(index.name, plan)
 
 
-def arrangement(table: str, schema: Schema, columns: tuple[str, ...]) -> Plan:
-    """The plan of a table's arrangement, as queries look it up."""
+def arrangement_plan(table: str, schema: Schema, columns: tuple[str, ...]) -> Plan:
+    """Return the plan of a table's arrangement, equal to that of lookups in queries."""
     rowid = Column(0, ROWID)
     places = tuple(schema.names.index(column) for column in columns)
     keys = tuple(Fetch(table, place, rowid, schema.types[place]) for place in places)
@@ -202,8 +214,8 @@ def _drop_unique_index(engine: Engine, index: Index) -> None:
         drop_unique_index(engine, engine.catalog.others[key])
 
 
-def refuse_other_kind(engine: Engine, name: str, statement: ast.DropOther) -> None:
-    """ProgrammingError if a name that DROP does not find is that of a relation of another kind."""
+def check_not_other_kind(engine: Engine, name: str, statement: ast.DropOther) -> None:
+    """Raise ProgrammingError if the name of a DROP is that of a relation of another kind."""
     if name in engine.catalog or engine.catalog.find_sequence(name) or engine.catalog.find_index(name):
         article = "an" if statement.kind == "INDEX" else "a"
         message = f'"{name}" is not {article} {statement.kind.lower()}'
@@ -213,13 +225,13 @@ def refuse_other_kind(engine: Engine, name: str, statement: ast.DropOther) -> No
 
 
 def drop_index(engine: Engine, statement: ast.DropOther, name: str) -> None:
-    """DROP INDEX."""
+    """Run DROP INDEX."""
     catalog = engine.catalog
     index = catalog.find_index(name)
     if index is not None:
         _drop_unique_index(engine, index)
         del catalog.indexes[index.name.lower()]
-        engine.journal.note(done=partial(engine.tables.forget_index, index.name))
+        engine.journal.add(finish=partial(engine.tables.uninstall_index, index.name))
         return
     schema, _, plain = name.rpartition(".")
     for entry in list(catalog):
@@ -237,59 +249,59 @@ def drop_index(engine: Engine, statement: ast.DropOther, name: str) -> None:
                 )
             drop_key(engine, entry, key)
             return
-    refuse_other_kind(engine, name, statement)
+    check_not_other_kind(engine, name, statement)
     if statement.if_exists:
-        say_missing(engine, "index", name)
+        notice_missing(engine, "index", name)
         return
     error = ProgrammingError(f'index "{name}" does not exist', span=statement.span)
     error.sqlstate = "42704"
     raise error
 
 
-def add_unique_index(engine: Engine, entry: TableEntry, one: UniqueIndex) -> None:
-    """Have a table keep a rule; IntegrityError if its rows do not."""
-    kept = KEYS + f"{entry.name} {one.name}".replace(".", " ")
-    one = replace(one, table=entry.name, kept=kept)
-    made = ExpressionKey(engine.executor, entry, engine.catalog, one)
-    if one.where:
-        bind_check(entry, Check("", one.where), engine.catalog)
-    columns = tuple(ColumnDef(f"k{place}", type_) for place, type_ in enumerate(made.types))
+def add_unique_index(engine: Engine, entry: TableEntry, index: UniqueIndex) -> None:
+    """Create a unique index over expressions or with a predicate; IntegrityError for duplicates."""
+    key_table = KEY_TABLE_PREFIX + f"{entry.name} {index.name}".replace(".", " ")
+    index = replace(index, table=entry.name, kept=key_table)
+    key = ExpressionKey(engine.executor, entry, engine.catalog, index)
+    if index.where:
+        bind_check(entry, Check("", index.where), engine.catalog)
+    columns = tuple(ColumnDef(f"k{place}", type_) for place, type_ in enumerate(key.types))
     names = tuple(column.name for column in columns)
-    unique = Unique(one.name, names, nulls_distinct=one.nulls_distinct)
-    engine.tables.create(kept, Schema(columns), Constraints(uniques=(unique,)))
-    made.inserted(engine.executor.scan(entry.name))
-    engine.catalog.others["unique index", entry.name.lower(), one.name.lower()] = one
-    engine.tables.refresh_rules()
+    unique = Unique(index.name, names, nulls_distinct=index.nulls_distinct)
+    engine.tables.create(key_table, Schema(columns), Constraints(uniques=(unique,)))
+    key.insert_keys(engine.executor.scan(entry.name))
+    engine.catalog.others["unique index", entry.name.lower(), index.name.lower()] = index
+    engine.tables.refresh_constraints()
 
 
-def drop_unique_index(engine: Engine, one: UniqueIndex) -> None:
-    """Let a table break a rule."""
-    engine.catalog.others.pop(("unique index", one.table.lower(), one.name.lower()), None)
-    if one.kept in engine.catalog:
-        engine.drop(one.kept)
-    engine.tables.refresh_rules()
+def drop_unique_index(engine: Engine, index: UniqueIndex) -> None:
+    """Drop a unique index over expressions or with a predicate."""
+    engine.catalog.others.pop(("unique index", index.table.lower(), index.name.lower()), None)
+    if index.kept in engine.catalog:
+        engine.drop(index.kept)
+    engine.tables.refresh_constraints()
 
 
 def empty_unique_indexes(engine: Engine, name: str) -> None:
-    """Delete the keys of a table that has no rows any more."""
-    for one in unique_indexes(engine.catalog, name):
-        engine.executor.delete(one.kept, engine.executor.rowids(one.kept))
+    """Delete all keys of a table that has become empty."""
+    for index in unique_indexes(engine.catalog, name):
+        engine.executor.delete(index.kept, engine.executor.rowids(index.kept))
 
 
 def rebuild_unique_indexes(engine: Engine, name: str) -> None:
-    """Build the indexes of a table again, which may have other columns; one without a meaning is dropped."""
-    for one in list(unique_indexes(engine.catalog, name)):
-        drop_unique_index(engine, one)
+    """Rebuild the indexes of a table with new columns; drop those that no longer bind."""
+    for index in list(unique_indexes(engine.catalog, name)):
+        drop_unique_index(engine, index)
         try:
-            add_unique_index(engine, engine.catalog.table(name), one)
+            add_unique_index(engine, engine.catalog.table(name), index)
         except IntegrityError:
             raise
         except Error:
             continue
 
 
-def with_keys(engine: Engine, parent: TableEntry, child: TableEntry) -> None:
-    """Have a partition be unique in what the whole table is unique in."""
+def add_parent_keys(engine: Engine, parent: TableEntry, child: TableEntry) -> None:
+    """Add the unique keys of a partitioned table to a partition."""
 
     known = {tuple(name.lower() for name in key.columns) for key in child.constraints.uniques}
     taken = [key.name for key in child.constraints.uniques]

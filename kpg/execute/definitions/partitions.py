@@ -10,15 +10,23 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog.constraints import NO_RULE, Bound, Check, Constraints, Heir, Partitioned, heirs
+from kpg.compiler.catalog.constraints import (
+    NO_RULE,
+    Bound,
+    Check,
+    Constraints,
+    Heir,
+    Partitioned,
+    descendant_tables,
+)
 from kpg.compiler.catalog.entries import TableEntry, ViewEntry
-from kpg.compiler.qualified_names import written
+from kpg.compiler.qualified_names import quote_qualified_name
 from kpg.compiler.sql.frontend import lower_query
 from kpg.compiler.sql.parse import definitions as ddl
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse_query
-from kpg.execute.changes.partition_routing import fits, order_of, partitions_of
-from kpg.execute.definitions.indexes import check_key, with_keys
+from kpg.execute.changes.partition_routing import column_order, partitions_of, satisfies_bound
+from kpg.execute.definitions.indexes import add_parent_keys, check_key
 from kpg.execute.definitions.table_definition import definition
 from kpg.execute.queries.query_plan import plan, relations_of
 from kpg.runtime.errors import IntegrityError, NotSupportedError, ProgrammingError, Span
@@ -26,12 +34,12 @@ from kpg.runtime.types import Schema
 from kpg.session.engine import Engine
 
 
-def check_rereadable(engine: Engine, parent: TableEntry, span: Span) -> None:
-    """NotSupportedError if something reads a table that could not read another one with it."""
+def check_readers_replannable(engine: Engine, parent: TableEntry, span: Span) -> None:
+    """Raise NotSupportedError if a reader of a table cannot be planned again with another partition."""
     for name in engine.views.users(parent.name):
         entry = engine.catalog.find(name)
         made = entry.definition if isinstance(entry, ViewEntry) else None
-        if made is None or callable(made) or name in engine.views.followed or name in engine.dataflows:
+        if made is None or callable(made) or name in engine.views.stale_texts or name in engine.dataflows:
             message = f'another table below "{parent.name}" is not supported while {name} reads it'
             raise NotSupportedError(message, span=span, hint="drop what reads it first, and make it again")
         if engine.executor.has_pending and name in engine.views:
@@ -40,8 +48,8 @@ def check_rereadable(engine: Engine, parent: TableEntry, span: Span) -> None:
             raise NotSupportedError(message, span=span, hint=f"{name} reads it: do it before the changes")
 
 
-def reread(engine: Engine, parent: TableEntry) -> None:
-    """Have views over a table be what their texts say now."""
+def replan_readers(engine: Engine, parent: TableEntry) -> None:
+    """Plan the views over a table again."""
     for name in engine.views.dependents(parent.name):
         entry = engine.catalog.find(name)
         if not isinstance(entry, ViewEntry):
@@ -51,20 +59,20 @@ def reread(engine: Engine, parent: TableEntry) -> None:
         engine.catalog.replace(replace(entry, definition=rel))
         engine.views.reads[name] = relations_of(rel, query, engine.catalog)
         if name in engine.views:
-            engine.views.keep_later(name)
+            engine.views.reinstall_at_commit(name)
 
 
-def end_past(engine: Engine, parent: str) -> None:
-    """Of a table that has other partitions now, with rows, nobody knows what it was."""
+def restart_history(engine: Engine, parent: str) -> None:
+    """Restart the history of a table whose set of partitions has changed."""
     executor = engine.executor
-    executor.known_from(parent, executor.epoch + executor.has_pending)
+    executor.restart_history(parent, executor.epoch + executor.has_pending)
 
 
 Words = NDArray[np.int64]
 
 
-def note_partitioned(engine: Engine, statement: ast.CreateTable, name: str) -> None:
-    """Remember how a table that was just made is partitioned."""
+def record_partitioning(engine: Engine, statement: ast.CreateTable, name: str) -> None:
+    """Record how a new table is partitioned."""
     if statement.partitioned is not None:
         entry = engine.catalog.table(name) if name in engine.catalog else None
         columns = statement.schema.names if entry is None else entry.schema.names
@@ -80,38 +88,40 @@ def note_partitioned(engine: Engine, statement: ast.CreateTable, name: str) -> N
 
 
 def create_partition(engine: Engine, statement: ast.CreateTable, name: str) -> None:
-    """CREATE TABLE ... PARTITION OF: a table with the columns, constraints and DEFAULTs of the whole one."""
+    """Run CREATE TABLE ... PARTITION OF: columns, constraints and DEFAULTs come from the parent."""
     bound, catalog, span = statement.partition, engine.catalog, statement.span
     assert bound is not None
     parent = catalog.table(bound.parent, span)
-    whole = _whole(engine, parent, span)
-    check_rereadable(engine, parent, span)
+    partitioning = _partitioning_of(engine, parent, span)
+    check_readers_replannable(engine, parent, span)
     check_bound(engine, parent, bound, name, span)
-    text = predicate(whole, bound, span)
+    text = bound_predicate(partitioning, bound, span)
     old = parent.constraints
     rules = tuple(replace(rule, sequence="", identity="") for rule in old.rules)
     given = statement.constraints
     constraints = Constraints(
         rules,
-        (*old.checks, *given.checks, *_own(name, text)),
-        (*(replace(one, name="") for one in old.uniques), *given.uniques),
-        (*(replace(one, name="") for one in old.foreign_keys), *given.foreign_keys),
+        (*old.checks, *given.checks, *_bound_check(name, text)),
+        (*(replace(constraint, name="") for constraint in old.uniques), *given.uniques),
+        (*(replace(constraint, name="") for constraint in old.foreign_keys), *given.foreign_keys),
     )
-    made = replace(statement, partition=None, partitioned=None, constraints=constraints)
-    made = _with_own_columns(replace(made, schema=Schema(parent.schema.columns)), statement)
-    entry, _ = definition(made, name, catalog)
+    table_statement = replace(statement, partition=None, partitioned=None, constraints=constraints)
+    table_statement = _with_own_columns(
+        replace(table_statement, schema=Schema(parent.schema.columns)), statement
+    )
+    entry, _ = definition(table_statement, name, catalog)
     engine.tables.create(name, entry.schema, entry.constraints)
     key = ("inherits", parent.name.lower(), name.lower())
     catalog.others[key] = Heir(parent.name, name, text, not text, bound)
-    note_partitioned(engine, statement, name)
-    settle_defaults(engine)
-    reread(engine, parent)
+    record_partitioning(engine, statement, name)
+    update_default_bounds(engine)
+    replan_readers(engine, parent)
 
 
-def _with_own_columns(made: ast.CreateTable, statement: ast.CreateTable) -> ast.CreateTable:
-    """A partition with what it says itself of columns."""
-    columns = list(made.schema.columns)
-    rules = list(made.constraints.rules or (NO_RULE,) * len(columns))
+def _with_own_columns(definition: ast.CreateTable, statement: ast.CreateTable) -> ast.CreateTable:
+    """Apply the column options of a partition's own definition."""
+    columns = list(definition.schema.columns)
+    rules = list(definition.constraints.rules or (NO_RULE,) * len(columns))
     known = [column.name.lower() for column in columns]
     for place, own in enumerate(statement.schema.columns):
         if own.name.lower() not in known:
@@ -120,64 +130,64 @@ def _with_own_columns(made: ast.CreateTable, statement: ast.CreateTable) -> ast.
         columns[at] = replace(columns[at], nullable=columns[at].nullable and own.nullable)
         rule = statement.constraints.rule(place)
         rules[at] = rule if rule.default or rule.generated else rules[at]
-    constraints = replace(made.constraints, rules=tuple(rules))
-    return replace(made, schema=Schema(tuple(columns)), constraints=constraints)
+    constraints = replace(definition.constraints, rules=tuple(rules))
+    return replace(definition, schema=Schema(tuple(columns)), constraints=constraints)
 
 
-def settle_defaults(engine: Engine) -> None:
-    """Have DEFAULT partitions refuse the rows that others are there for now."""
+def update_default_bounds(engine: Engine) -> None:
+    """Update the bounds of DEFAULT partitions, which exclude the rows of all others."""
     catalog = engine.catalog
     for default in [one for key, one in catalog.others.items() if key[0] == "inherits" and one.default]:
         bounds = [one.bound for one in partitions_of(engine, default.parent) if not one.default]
         text = " AND ".join(f"NOT {bound}" for bound in bounds)
-        for name in (default.child, *heirs(catalog.others, default.child)):
+        for name in (default.child, *descendant_tables(catalog.others, default.child)):
             entry = catalog.table(name)
-            own = {one.name for one in _own(default.child, "true")}
+            own = {one.name for one in _bound_check(default.child, "true")}
             kept = tuple(one for one in entry.constraints.checks if one.name not in own)
-            checks = (*kept, *_own(default.child, text))
+            checks = (*kept, *_bound_check(default.child, text))
             if checks != entry.constraints.checks:
                 catalog.replace(replace(entry, constraints=replace(entry.constraints, checks=checks)))
-    engine.tables.refresh_rules()
+    engine.tables.refresh_constraints()
 
 
-def _whole(engine: Engine, parent: TableEntry, span: Span) -> Partitioned:
+def _partitioning_of(engine: Engine, parent: TableEntry, span: Span) -> Partitioned:
     whole = engine.catalog.others.get(("partitioned", parent.name.lower(), ""))
     if not isinstance(whole, Partitioned):
         raise ProgrammingError(f'"{parent.name}" is not partitioned', span=span)
     return whole
 
 
-def _own(name: str, text: str) -> tuple[Check, ...]:
-    """What a partition has beside the whole table's checks."""
+def _bound_check(name: str, text: str) -> tuple[Check, ...]:
+    """Return the bound of a partition as a CHECK."""
     return (Check(f"{name.rpartition('.')[2]}_partition", text),) if text else ()
 
 
-def attach(engine: Engine, parent: TableEntry, action: ddl.Attach, span: Span) -> None:
-    """ATTACH PARTITION."""
+def attach(engine: Engine, parent: TableEntry, action: ddl.AttachPartition, span: Span) -> None:
+    """Run ATTACH PARTITION."""
     catalog = engine.catalog
-    whole, child = _whole(engine, parent, span), catalog.table(action.child, span)
+    partitioning, child = _partitioning_of(engine, parent, span), catalog.table(action.child, span)
     if any(key[0] == "inherits" and key[2] == child.name.lower() for key in catalog.others):
         raise ProgrammingError(f'"{child.name}" is already a partition', span=span)
     _check_columns(parent, child, span)
-    check_rereadable(engine, parent, span)
+    check_readers_replannable(engine, parent, span)
     check_bound(engine, parent, action.bound, child.name, span)
-    text = predicate(whole, action.bound, span)
+    text = bound_predicate(partitioning, action.bound, span)
     words = engine.executor.scan(child.name)
-    if words.shape[1] and not fits(engine, child, text, words).all():
+    if words.shape[1] and not satisfies_bound(engine, child, text, words).all():
         message = f'partition constraint of relation "{child.name}" is violated by some row'
         raise IntegrityError(message, span=span)
-    checks = (*child.constraints.checks, *_own(child.name, text))
+    checks = (*child.constraints.checks, *_bound_check(child.name, text))
     catalog.replace(replace(child, constraints=replace(child.constraints, checks=checks)))
     key = ("inherits", parent.name.lower(), child.name.lower())
     catalog.others[key] = Heir(parent.name, child.name, text, not text, action.bound)
-    with_keys(engine, parent, catalog.table(child.name))
-    settle_defaults(engine)
-    reread(engine, parent)
-    end_past(engine, parent.name)
+    add_parent_keys(engine, parent, catalog.table(child.name))
+    update_default_bounds(engine)
+    replan_readers(engine, parent)
+    restart_history(engine, parent.name)
 
 
 def _check_columns(parent: TableEntry, child: TableEntry, span: Span) -> None:
-    """ProgrammingError unless a table has the columns of another one, in whatever order."""
+    """Raise ProgrammingError unless a table has exactly the columns of the parent, in any order."""
     types = {column.name.lower(): column.type for column in child.schema.columns}
     for column in parent.schema.columns:
         if column.name.lower() not in types:
@@ -190,113 +200,126 @@ def _check_columns(parent: TableEntry, child: TableEntry, span: Span) -> None:
         raise ProgrammingError(message, span=span, hint="a new partition has the columns of its parent only")
 
 
-def detach(engine: Engine, parent: TableEntry, action: ddl.Detach, span: Span) -> None:
-    """DETACH PARTITION: from now on it is a table of its own."""
+def detach(engine: Engine, parent: TableEntry, action: ddl.DetachPartition, span: Span) -> None:
+    """Run DETACH PARTITION."""
     catalog = engine.catalog
     child = catalog.table(action.child, span)
     key = ("inherits", parent.name.lower(), child.name.lower())
     if key not in catalog.others:
         message = f'relation "{child.name}" is not a partition of relation "{parent.name}"'
         raise ProgrammingError(message, span=span)
-    check_rereadable(engine, parent, span)
+    check_readers_replannable(engine, parent, span)
     if engine.tables.references is not None:
-        engine.tables.foreign_keys.check_left(child.name)
-    own = {one.name for one in _own(child.name, "true")}
+        engine.tables.foreign_keys.check_detach(child.name)
+    own = {check.name for check in _bound_check(child.name, "true")}
     del catalog.others[key]
-    checks = tuple(one for one in child.constraints.checks if one.name not in own)
+    checks = tuple(check for check in child.constraints.checks if check.name not in own)
     catalog.replace(replace(child, constraints=replace(child.constraints, checks=checks)))
-    settle_defaults(engine)
-    reread(engine, parent)
-    end_past(engine, parent.name)
+    update_default_bounds(engine)
+    replan_readers(engine, parent)
+    restart_history(engine, parent.name)
 
 
 def check_bound(engine: Engine, parent: TableEntry, bound: Bound, name: str, span: Span) -> None:
-    """ProgrammingError if a partition would take rows of another one; IntegrityError if it has to now."""
-    whole = _whole(engine, parent, span)
-    predicate(whole, bound, span)
+    """Check a new bound.
+
+    Raises:
+        ProgrammingError: If it overlaps another bound.
+        IntegrityError: If the DEFAULT partition has rows within it.
+    """
+    partitioning = _partitioning_of(engine, parent, span)
+    bound_predicate(partitioning, bound, span)
     plain = name.rpartition(".")[2]
-    mine = partitions_of(engine, parent.name)
-    if bound.form == "FROM" and not _test(engine, parent, whole, _before(bound.values[0], bound.values[1])):
+    partitions = partitions_of(engine, parent.name)
+    if bound.form == "FROM" and not _evaluate_condition(
+        engine, parent, partitioning, _less_than(bound.values[0], bound.values[1])
+    ):
         message = f'empty range bound specified for partition "{plain}"'
         raise ProgrammingError(message, span=span, hint="the lower bound must be less than the upper one")
-    for heir in mine:
-        other = heir.child.rpartition(".")[2]
-        if bound.form == "DEFAULT" and heir.default:
+    for partition in partitions:
+        other = partition.child.rpartition(".")[2]
+        if bound.form == "DEFAULT" and partition.default:
             message = f'partition "{plain}" conflicts with existing default partition "{other}"'
             raise ProgrammingError(message, span=span)
-        if heir.default or bound.form == "DEFAULT":
+        if partition.default or bound.form == "DEFAULT":
             continue
-        if _overlap(engine, parent, whole, bound, heir.told):
+        if _overlap(engine, parent, partitioning, bound, partition.told):
             raise ProgrammingError(f'partition "{plain}" would overlap partition "{other}"', span=span)
-    for heir in mine:
-        if heir.default:
-            words = _below(engine, parent, heir.child)
-            if fits(engine, parent, predicate(whole, bound, span), words).any():
+    for partition in partitions:
+        if partition.default:
+            words = _partition_rows(engine, parent, partition.child)
+            if satisfies_bound(engine, parent, bound_predicate(partitioning, bound, span), words).any():
                 message = (
-                    f'updated partition constraint for default partition "{heir.child}" would be violated '
+                    f'updated partition constraint for default partition "{partition.child}" would be violated '
                     "by some row"
                 )
                 raise IntegrityError(message, span=span)
 
 
-def _below(engine: Engine, parent: TableEntry, name: str) -> Words:
-    """All rows of a partition, with the columns as the whole table has them."""
+def _partition_rows(engine: Engine, parent: TableEntry, name: str) -> Words:
+    """Return all rows of a partition, with columns in the parent's order."""
     found = []
-    for one in (name, *heirs(engine.catalog.others, name)):
-        words = engine.executor.scan(one)
-        order = order_of(engine.catalog.table(one), parent)
+    for table in (name, *descendant_tables(engine.catalog.others, name)):
+        words = engine.executor.scan(table)
+        order = column_order(engine.catalog.table(table), parent)
         found.append(words[order])
     return np.ascontiguousarray(np.concatenate(found, axis=1))
 
 
-def _overlap(engine: Engine, parent: TableEntry, whole: Partitioned, one: Bound, two: Bound) -> bool:
-    match whole.kind:
+def _overlap(
+    engine: Engine, parent: TableEntry, partitioning: Partitioned, first: Bound, second: Bound
+) -> bool:
+    match partitioning.kind:
         case "LIST":
-            nulls = [any(value.upper() == "NULL" for value in each.values[0]) for each in (one, two)]
+            nulls = [any(value.upper() == "NULL" for value in each.values[0]) for each in (first, second)]
             pairs = (
                 f"@0({left}) = @0({right})"
-                for left in one.values[0]
-                for right in two.values[0]
+                for left in first.values[0]
+                for right in second.values[0]
                 if "NULL" not in (left.upper(), right.upper())
             )
-            return all(nulls) or _test(engine, parent, whole, " OR ".join(pairs) or "false")
+            return all(nulls) or _evaluate_condition(
+                engine, parent, partitioning, " OR ".join(pairs) or "false"
+            )
         case "RANGE":
-            (low, high), (start, end) = one.values, two.values
-            return _test(engine, parent, whole, f"{_before(low, end)} AND {_before(start, high)}")
+            (low, high), (start, end) = first.values, second.values
+            return _evaluate_condition(
+                engine, parent, partitioning, f"{_less_than(low, end)} AND {_less_than(start, high)}"
+            )
         case _:
-            (modulus,), (remainder,) = ((int(value) for value in part) for part in one.values)
-            (other,), (rest,) = ((int(value) for value in part) for part in two.values)
+            (modulus,), (remainder,) = ((int(value) for value in part) for part in first.values)
+            (other,), (rest,) = ((int(value) for value in part) for part in second.values)
             common = gcd(modulus, other)
             return remainder % common == rest % common
 
 
-def _before(low: tuple[str, ...], high: tuple[str, ...], place: int = 0) -> str:
-    """Whether some values are before others; ``@n(v)`` is a value of the n-th key."""
-    if place == len(low) or place == len(high):
+def _less_than(low: tuple[str, ...], high: tuple[str, ...], position: int = 0) -> str:
+    """Return a condition that one bound is less than another; ``@n(v)`` is a value of the n-th key."""
+    if position == len(low) or position == len(high):
         return "false"
-    words = low[place].upper(), high[place].upper()
+    words = low[position].upper(), high[position].upper()
     if words[0] == words[1] and words[0] in ("MINVALUE", "MAXVALUE"):
         return "false"
     if words[0] == "MINVALUE" or words[1] == "MAXVALUE":
         return "true"
     if words[0] == "MAXVALUE" or words[1] == "MINVALUE":
         return "false"
-    left, right = f"@{place}({low[place]})", f"@{place}({high[place]})"
-    return f"({left} < {right} OR ({left} = {right} AND {_before(low, high, place + 1)}))"
+    left, right = f"@{position}({low[position]})", f"@{position}({high[position]})"
+    return f"({left} < {right} OR ({left} = {right} AND {_less_than(low, high, position + 1)}))"
 
 
-def _test(engine: Engine, parent: TableEntry, whole: Partitioned, text: str) -> bool:
-    """Whether something holds of values of a table's keys."""
-    for place, key in enumerate(whole.keys):
+def _evaluate_condition(engine: Engine, parent: TableEntry, partitioning: Partitioned, text: str) -> bool:
+    """Evaluate a condition on values of a table's partition key."""
+    for place, key in enumerate(partitioning.keys):
         text = text.replace(f"@{place}(", f"CAST(@{place}(")
-        text = _with_types(text, f"@{place}(", _type_of(engine, parent, key))
+        text = _add_casts(text, f"@{place}(", _key_type(engine, parent, key))
     planned = plan(parse_query(f"SELECT {text}"), engine.catalog, engine.statistics)
     words, _ = engine.run(planned)
     return bool(words[0, 0] == 1)
 
 
-def _with_types(text: str, mark: str, type_: str) -> str:
-    """A text with the type behind each value that is marked."""
+def _add_casts(text: str, mark: str, type_: str) -> str:
+    """Return a text with a cast after each marked value."""
     while mark in text:
         start = text.index(mark)
         end, depth = start + len(mark), 1
@@ -307,16 +330,15 @@ def _with_types(text: str, mark: str, type_: str) -> str:
     return text
 
 
-def _type_of(engine: Engine, parent: TableEntry, key: str) -> str:
-    """The type of a key of a partitioned table."""
-    query = parse_query(f"SELECT {key} FROM ONLY {written(parent.name)}")
+def _key_type(engine: Engine, parent: TableEntry, key: str) -> str:
+    query = parse_query(f"SELECT {key} FROM ONLY {quote_qualified_name(parent.name)}")
     return str(plan(query, engine.catalog, engine.statistics).schema.types[0])
 
 
-def predicate(whole: Partitioned, bound: Bound, span: Span) -> str:
-    """What holds for the rows of a partition; "" for the DEFAULT one."""
-    keys = [f"({key})" for key in whole.keys]
-    match bound.form, whole.kind:
+def bound_predicate(partitioning: Partitioned, bound: Bound, span: Span) -> str:
+    """Return the predicate of a bound; empty for the DEFAULT partition."""
+    keys = [f"({key})" for key in partitioning.keys]
+    match bound.form, partitioning.kind:
         case "DEFAULT", "RANGE" | "LIST":
             return ""
         case "IN", "LIST":
@@ -330,22 +352,22 @@ def predicate(whole: Partitioned, bound: Bound, span: Span) -> str:
             if len(low) != len(keys) or len(high) != len(keys):
                 raise ProgrammingError("FROM and TO need a value for each key", span=span)
             known = " AND ".join(f"{key} IS NOT NULL" for key in keys)
-            return f"({known} AND {_beyond(keys, low, least=True)} AND {_beyond(keys, high, least=False)})"
+            return f"({known} AND {_compare_keys(keys, low, is_lower=True)} AND {_compare_keys(keys, high, is_lower=False)})"
         case "WITH", "HASH":
             (modulus,), (remainder,) = bound.values
             shown = " || ',' || ".join(f"coalesce({key}::text, '')" for key in keys)
             return f"((('x' || substr(md5({shown}), 1, 7))::bit(28)::int % {modulus}) = {remainder})"
         case _:
-            raise ProgrammingError(f"this is no bound of a partition by {whole.kind}", span=span)
+            raise ProgrammingError(f"this is no bound of a partition by {partitioning.kind}", span=span)
 
 
-def _beyond(keys: list[str], values: tuple[str, ...], *, least: bool) -> str:
-    """Whether keys, in their order, are at least some values, or before them."""
+def _compare_keys(keys: list[str], values: tuple[str, ...], *, is_lower: bool) -> str:
+    """Return a condition that keys are at least ``values``, or less than them."""
     if not keys:
-        return "true" if least else "false"
+        return "true" if is_lower else "false"
     word = values[0].upper()
     if word in ("MINVALUE", "MAXVALUE"):
-        return "true" if (word == "MINVALUE") is least else "false"
-    sign = ">" if least else "<"
-    rest = _beyond(keys[1:], values[1:], least=least)
+        return "true" if (word == "MINVALUE") is is_lower else "false"
+    sign = ">" if is_lower else "<"
+    rest = _compare_keys(keys[1:], values[1:], is_lower=is_lower)
     return f"({keys[0]} {sign} {values[0]} OR ({keys[0]} = {values[0]} AND {rest}))"

@@ -8,24 +8,24 @@ from kpg.compiler.catalog.constraints import Domain
 from kpg.compiler.catalog.entries import Catalog
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import ColumnDef, Schema, Type
-from kpg.session.notices import say_missing_type
+from kpg.session.notices import notice_missing_type
 
 if TYPE_CHECKING:
     from kpg.compiler.sql.parse import definitions as ast
     from kpg.session.engine import Engine
 
 T = TypeVar("T")
-TYPED = ("AddColumn", "AlterType")
+TYPED_ACTIONS = ("AddColumn", "AlterType")
 """The actions of ALTER TABLE that name a type."""
 RESOLVED_LATER = (
     *("CreateFunction", "DropFunction", "AlterFunction", "CreateDomain", "AlterDomain"),
     *("CreateAggregate", "DropAggregate"),
 )
-"""Of functions types may be the rows of relations, or those of their arguments."""
+"""Statements whose types may be row types or polymorphic, so that they are resolved later."""
 
 
-def with_known_types(statement: T, catalog: Catalog) -> T:
-    """A definition in which the types of users are what they stand for."""
+def resolve_types(statement: T, catalog: Catalog) -> T:
+    """Return a definition with the names of user-defined types resolved."""
     span = getattr(statement, "span", None)
     if type(statement).__name__ in RESOLVED_LATER:
         return statement
@@ -34,25 +34,26 @@ def with_known_types(statement: T, catalog: Catalog) -> T:
 
         statement = with_domains(statement, catalog)
 
-    def known(value: Any) -> Any:
+    def resolve(value: Any) -> Any:
         if isinstance(value, Type):
-            return catalog.known_type(value, span)
+            return catalog.resolve_type(value, span)
         if isinstance(value, tuple):
-            found = tuple(map(known, value))
+            found = tuple(map(resolve, value))
             return value if all(map(is_, found, value)) else found
-        if not isinstance(value, ColumnDef | Schema) and type(value).__name__ not in TYPED:
+        if not isinstance(value, ColumnDef | Schema) and type(value).__name__ not in TYPED_ACTIONS:
             return value
-        changes = {one.name: known(getattr(value, one.name)) for one in fields(value)}
-        same = all(changes[one.name] is getattr(value, one.name) for one in fields(value))
+        changes = {field.name: resolve(getattr(value, field.name)) for field in fields(value)}
+        same = all(changes[field.name] is getattr(value, field.name) for field in fields(value))
         return value if same else replace(value, **changes)
 
-    changes = {one.name: known(getattr(statement, one.name)) for one in fields(statement)}  # type: ignore[arg-type]
+    changes = {one.name: resolve(getattr(statement, one.name)) for one in fields(statement)}  # type: ignore[arg-type]
     changes = {name: value for name, value in changes.items() if value is not getattr(statement, name)}
     return replace(statement, **changes) if changes else statement  # type: ignore[type-var]
 
 
 def create_type(engine: "Engine", statement: "ast.CreateType") -> None:
-    types, name = engine.catalog.types, engine.catalog.created(statement.name, span=statement.span)
+    """Run CREATE TYPE."""
+    types, name = engine.catalog.types, engine.catalog.qualify_new_name(statement.name, span=statement.span)
     if name.lower() in types:
         raise ProgrammingError(f'type "{name}" already exists', span=statement.span)
     if len(set(statement.type.labels)) < len(statement.type.labels):
@@ -63,6 +64,7 @@ def create_type(engine: "Engine", statement: "ast.CreateType") -> None:
 
 
 def drop_type(engine: "Engine", statement: "ast.DropOther", name: str) -> None:
+    """Run DROP TYPE."""
     found = engine.catalog.find_type(name)
     if isinstance(found, Domain):
         from kpg.execute.definitions.domains import drop_domain  # lazy: start-up
@@ -71,7 +73,7 @@ def drop_type(engine: "Engine", statement: "ast.DropOther", name: str) -> None:
         return
     if found is None:
         if statement.if_exists:
-            say_missing_type(engine, name)
+            notice_missing_type(engine, name)
             return
         raise ProgrammingError(f'type "{name}" does not exist', span=statement.span)
     for entry in engine.catalog:

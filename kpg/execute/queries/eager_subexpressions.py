@@ -3,34 +3,41 @@
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 
-from kpg.compiler.sql.bind.eager_subexpressions import limits, settings, with_limits, with_settings
+from kpg.compiler.sql.bind.eager_subexpressions import (
+    calls_settings,
+    limit_queries,
+    substitute_limits,
+    substitute_settings,
+)
 from kpg.compiler.sql.parse import statements as ast
-from kpg.postgres.sqlstate import type_name
+from kpg.postgres.sqlstate import postgres_type_name
 from kpg.runtime.errors import ProgrammingError
 from kpg.session.engine import Engine
-from kpg.session.setting_values import SETTINGS, shown
+from kpg.session.setting_values import SETTINGS, effective_value
 from kpg.session.settings import set_setting
 
 
-def settled(engine: Engine, statement: ast.Select) -> ast.Select:
-    """A query with constants in the place of these."""
-    asked = limits(statement.query)
-    if asked:
-        found = [_count(engine, replace(statement, query=query)) for query in asked]
-        statement = replace(statement, query=with_limits(statement.query, found))
-    if settings(statement.query):
-        query = with_settings(statement.query, lambda name, args: _setting(engine, statement, name, args))
+def evaluate_eagerly(engine: Engine, statement: ast.Select) -> ast.Select:
+    """Return a query with LIMIT subqueries and settings replaced by constants."""
+    queries = limit_queries(statement.query)
+    if queries:
+        values = [_count(engine, replace(statement, query=query)) for query in queries]
+        statement = replace(statement, query=substitute_limits(statement.query, values))
+    if calls_settings(statement.query):
+        query = substitute_settings(
+            statement.query, lambda name, args: _setting(engine, statement, name, args)
+        )
         statement = replace(statement, query=query)
     return statement
 
 
 def _count(engine: Engine, statement: ast.Select) -> int | None:
 
-    result = engine.nested.select(engine, statement)
+    result = engine.nested_execution.select(engine, statement)
     ((value,),), (type_,) = result.fetchall(), result.types
     if value is not None and not type_.is_numeric:
         error = ProgrammingError(
-            f"argument of LIMIT or OFFSET must be type bigint, not type {type_name(str(type_))}",
+            f"argument of LIMIT or OFFSET must be type bigint, not type {postgres_type_name(str(type_))}",
             span=statement.span,
         )
         error.sqlstate = "42804"
@@ -49,9 +56,9 @@ def _setting(engine: Engine, statement: ast.Select, name: str, args: list[str]) 
                 "set_config takes a name, a value and whether it is local", span=statement.span
             )
         set_setting(engine, ast.Set(setting, (args[1],), statement.span))
-        return shown(engine, setting)
+        return effective_value(engine, setting)
     if setting not in SETTINGS and setting not in engine.settings:
         if len(args) > 1 and args[1].lower() in ("true", "t"):
             return None
         raise ProgrammingError(f'unknown setting "{setting}"', span=statement.span)
-    return shown(engine, setting)
+    return effective_value(engine, setting)

@@ -12,9 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
-from kpg.compiler.catalog.access_control import need_file
+from kpg.compiler.catalog.access_control import require_file_access
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.rewrite.external_tables import Files, Mention, Named, attached
+from kpg.compiler.sql.rewrite.external_tables import (
+    ExternalSource,
+    Files,
+    UnknownName,
+    attach_external_tables,
+)
 from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import DataError, Error, ProgrammingError
 from kpg.runtime.types import Schema
@@ -32,74 +37,78 @@ else:
     time_travel = LazyModule("kpg.session.time_travel")
 
 
-WITHIN: Final = ast.Select | ast.Insert | ast.CreateTableAs | ast.Explain
-PARTS: Final = re.compile(r"\bof\b", re.IGNORECASE)
-"""A text that may have AS OF within it."""
+QUERYING_STATEMENTS: Final = ast.Select | ast.Insert | ast.CreateTableAs | ast.Explain
+AS_OF_HINT: Final = re.compile(r"\bof\b", re.IGNORECASE)
+"""Found in every text with AS OF."""
 
 
-def readable(engine: Engine, statement: ast.Statement) -> ast.Statement:
-    """The statement with tables in the place of what it reads from outside.
+def attach_external(engine: Engine, statement: ast.Statement) -> ast.Statement:
+    """Return a statement with files, frames and AS OF queries replaced by temporary tables.
 
-    ``engine.release_attached`` is to be called when it has run.
+    The caller calls ``engine.drop_attached`` after the statement.
     """
 
-    def attach(mention: Mention) -> str | None:
+    def attach(mention: ExternalSource) -> str | None:
         try:
             return _attach(engine, mention)
         except Error as error:
             error.span = error.span or mention.span
             raise
 
-    if isinstance(statement, ast.Insert | ast.CreateTableAs) and statement.query.then is not None:
-        with engine.transactions.undoing():
-            return time_travel.settled(engine, statement)
-    if isinstance(statement, WITHIN) and PARTS.search(statement.span.source):
-        with engine.transactions.undoing():
-            statement = time_travel.within(engine, statement)
-    # As a part of the statement: what goes wrong here ends a transaction as everywhere.
-    with engine.transactions.undoing():
-        return attached(statement, engine.catalog.__contains__, attach)
+    if isinstance(statement, ast.Insert | ast.CreateTableAs) and statement.query.as_of is not None:
+        with engine.transactions.failing_on_error():
+            return time_travel.materialize_query(engine, statement)
+    if isinstance(statement, QUERYING_STATEMENTS) and AS_OF_HINT.search(statement.span.source):
+        with engine.transactions.failing_on_error():
+            statement = time_travel.materialize_subqueries(engine, statement)
+    # Part of the statement: an error here fails the transaction.
+    with engine.transactions.failing_on_error():
+        return attach_external_tables(statement, engine.catalog.__contains__, attach)
 
 
-def create(engine: Engine, name: str, data: Any, primary_key: Sequence[str]) -> int:
-    """A new table with the columns and the rows of a file or of data in memory; how many rows.
+def create_table_from(engine: Engine, name: str, data: Any, primary_key: Sequence[str]) -> int:
+    """Create a table with the columns and rows of a file or of data in memory, and return the row count.
 
-    Raises ProgrammingError for a key column that is not there, IntegrityError for rows that violate the key.
+    Raises:
+        ProgrammingError: If a key column does not exist.
+        IntegrityError: If rows violate the key.
     """
     plain = name.rpartition(".")[2]
     check_name(plain)
     source: Source | None = (
-        bulk_load.of_path(data) if isinstance(data, str | Path) else bulk_load.of_data(data, plain)
+        bulk_load.source_from_path(data)
+        if isinstance(data, str | Path)
+        else bulk_load.source_from_data(data, plain)
     )
-    name = engine.catalog.created(name)
+    name = engine.catalog.qualify_new_name(name)
     while True:
         assert source is not None
         for column in source.schema.names:
             check_name(column)
         with engine.transactions.statement(changes=False):
-            engine.tables.create(name, keyed(source.schema, primary_key))
+            engine.tables.create(name, with_primary_key(source.schema, primary_key))
         try:
             with engine.transactions.statement(changes=True):
                 return fill(engine, name, source)
         except BaseException as error:
             engine.drop(name)
-            if not isinstance(error, DataError) or source.otherwise is None:
+            if not isinstance(error, DataError) or source.fallback is None:
                 raise
-            source = source.otherwise()
+            source = source.fallback()
 
 
 def check_name(name: str) -> None:
-    """ProgrammingError for what SQL has no way to write as a name."""
+    """Raise ProgrammingError for a name that SQL cannot express."""
     try:
-        fine = bool(name) and b"\0" not in name.encode()
+        is_valid = bool(name) and b"\0" not in name.encode()
     except UnicodeEncodeError:
-        fine = False
-    if not fine:
+        is_valid = False
+    if not is_valid:
         raise ProgrammingError(f"{name!r} is no name of a table or column")
 
 
-def keyed(schema: Schema, primary_key: Sequence[str]) -> Schema:
-    """The columns with a primary key, which is NOT NULL."""
+def with_primary_key(schema: Schema, primary_key: Sequence[str]) -> Schema:
+    """Return a schema with a primary key, whose columns are NOT NULL."""
     listed = (primary_key,) if isinstance(primary_key, str) else tuple(primary_key)
     known = [name.lower() for name in schema.names]
     for name in listed:
@@ -114,7 +123,7 @@ def keyed(schema: Schema, primary_key: Sequence[str]) -> Schema:
 
 
 def fill(engine: Engine, name: str, source: "Source") -> int:
-    """Append a source's rows to a table without any; how many."""
+    """Append a source's rows to an empty table and return their number."""
     table, rows = engine.table(name), 0
     for words in source.chunks(table.dictionary):
         table.insert(words)
@@ -122,49 +131,49 @@ def fill(engine: Engine, name: str, source: "Source") -> int:
     return rows
 
 
-def _attach(engine: Engine, mention: Mention) -> str | None:
-    """Make a table of what is mentioned; its name, or None if a name means nothing outside either."""
-    if engine.catalog.is_limited:
-        if isinstance(mention, Named):
+def _attach(engine: Engine, mention: ExternalSource) -> str | None:
+    """Create a table for a mention and return its name; None if the name means nothing."""
+    if engine.catalog.checks_privileges:
+        if isinstance(mention, UnknownName):
             return None
-        need_file(engine.catalog, "from", mention.span)
+        require_file_access(engine.catalog, "from", mention.span)
     match mention:
-        case Named(name=name) if name.lower() == "kpg_positions":
-            source_positions.table_of(engine)
+        case UnknownName(name=name) if name.lower() == "kpg_positions":
+            source_positions.positions_table(engine)
             return None
-        case Named(name=name):
-            data = _of_caller(name)
+        case UnknownName(name=name):
+            data = _find_frame(name)
             if data is None:
                 return None
-            return _keep(engine, name, bulk_load.of_data(data, name))
+            return _attach_source(engine, name, bulk_load.source_from_data(data, name))
         case Files():
-            return _keep(
+            return _attach_source(
                 engine,
                 f"{', '.join(mention.paths)}, as of epoch {engine.executor.epoch}",
-                bulk_load.of_files(mention),
+                bulk_load.source_from_files(mention),
             )
         case _:
             assert_never(mention)
 
 
-def _keep(engine: Engine, name: str, source: "Source") -> str:
-    """A table of the source's rows, under a name by which EXPLAIN tells of when they are."""
+def _attach_source(engine: Engine, name: str, source: "Source") -> str:
+    """Create a table of the source's rows. Its name, which EXPLAIN prints, has the epoch."""
     try:
         attached = engine.tables.attach(f"{name}, as of epoch {engine.executor.epoch}", source.schema)
-        if engine.catalog.is_limited:
-            engine.catalog.rights.owners["RELATION", attached.lower()] = engine.catalog.asker.user
+        if engine.catalog.checks_privileges:
+            engine.catalog.privileges.owners["RELATION", attached.lower()] = engine.catalog.asker.user
         with engine.transactions.statement(changes=True):
             fill(engine, attached, source)
     except DataError:
-        engine.release_attached()
-        if source.otherwise is None or not engine.transactions.idle:
+        engine.drop_attached()
+        if source.fallback is None or not engine.transactions.is_idle:
             raise
-        return _keep(engine, name, source.otherwise())
+        return _attach_source(engine, name, source.fallback())
     return attached
 
 
-def _of_caller(name: str) -> Any:
-    """A frame among the variables of who called kpg, by name; None if there is none."""
+def _find_frame(name: str) -> Any:
+    """Return a frame among the variables of kpg's caller, by name; None if there is none."""
     frame = sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "kpg":
         frame = frame.f_back

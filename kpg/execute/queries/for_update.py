@@ -13,62 +13,67 @@ from numpy.typing import NDArray
 
 from kpg.api.result import Result
 from kpg.compiler.sql.bind import row_locks
-from kpg.compiler.sql.bind.eager_subexpressions import named_rows
-from kpg.compiler.sql.bind.row_locks import REFUSES, SKIPS, Target
+from kpg.compiler.sql.bind.eager_subexpressions import rows_table_name
+from kpg.compiler.sql.bind.row_locks import WAIT_ERROR, WAIT_SKIP, LockTarget
 from kpg.compiler.sql.parse import statements as ast
-from kpg.compiler.sql.parse.parameters import rewritten
-from kpg.execute.changes.dml import settling
+from kpg.compiler.sql.parse.parameters import map_trees
+from kpg.execute.changes.dml import compute_with_numbers
 from kpg.execute.queries.query_plan import plan
-from kpg.execute.queries.result_rows import Decoded, expand, literal_of, permutation
+from kpg.execute.queries.result_rows import EncodedContents, expand, literal_of, permutation
 from kpg.runtime.errors import InterfaceError, NotSupportedError, ProgrammingError, SerializationError
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import NULL, ColumnDef, Schema, Type
 from kpg.session.engine import Engine
-from kpg.session.locks import ROW_SHARE, Wish, refusal
+from kpg.session.locks import ROW_SHARE, LockRequest, lock_error
 
 Words = NDArray[np.int64]
 Part = TypeVar("Part")
-FEW: Final = 100
-"""So many rows of a subquery are written into the statement around it; of more a table is made."""
+MAX_INLINE_ROWS: Final = 100
+"""Up to this number of rows, a subquery becomes constants; for more, a temporary table."""
 
 
 @dataclass(frozen=True, slots=True)
-class Locked:
-    """The rows of a query, which are locked."""
+class LockedResult:
+    """Rows of a query, locked as it requires."""
 
     names: tuple[str, ...]
     types: tuple[Type, ...]
     words: Words
 
 
-def select_locked(
-    engine: Engine, statement: ast.Select, otherwise: Callable[[Engine, ast.Select], Result]
+def select_for_update(
+    engine: Engine, statement: ast.Select, select: Callable[[Engine, ast.Select], Result]
 ) -> Result:
-    """The rows of a query that may lock some; ``otherwise`` asks one that does not."""
-    statement = with_locked(engine, statement)
-    if not row_locks.locks(statement.query):
-        return otherwise(engine, statement)
-    found = _locked(engine, statement)
-    contents = Decoded(found.names, found.types, found.words, engine.executor.dictionary)
+    """Return the rows of a query after locking them; ``select`` runs a query that locks none."""
+    statement = run_locking_subqueries(engine, statement)
+    if not row_locks.locks_rows(statement.query):
+        return select(engine, statement)
+    found = _select_and_lock(engine, statement)
+    contents = EncodedContents(found.names, found.types, found.words, engine.executor.dictionary)
     return Result(found.names, found.types, contents)
 
 
-def with_locked(engine: Engine, statement: Part) -> Part:
-    """A statement with the rows of subqueries that lock some in their places."""
+def run_locking_subqueries(engine: Engine, statement: Part) -> Part:
+    """Return a statement with locking subqueries replaced by their rows."""
     common = getattr(statement, "common", None)
     span = getattr(statement, "span", None)
     assert span is not None
 
-    def asked(query: Any) -> Any:
-        return _as_query(engine, _locked(engine, _apart(engine, ast.Select(query, span))))
+    def run_subquery(query: Any) -> Any:
+        return _query_of_rows(
+            engine, _select_and_lock(engine, _check_uncorrelated(engine, ast.Select(query, span)))
+        )
 
     whole = isinstance(statement, ast.Select)
-    return rewritten(statement, lambda tree: row_locks.settled(tree, common, asked, whole=whole))
+    return map_trees(
+        statement,
+        lambda tree: row_locks.replace_locking_subqueries(tree, common, run_subquery, is_query=whole),
+    )
 
 
-def _apart(engine: Engine, statement: ast.Select) -> ast.Select:
-    """A subquery that can be asked before the statement around it."""
-    statement = with_locked(engine, statement)
+def _check_uncorrelated(engine: Engine, statement: ast.Select) -> ast.Select:
+    """Return a locking subquery that can run before the statement around it."""
+    statement = run_locking_subqueries(engine, statement)
     try:
         plan(statement, engine.reading_catalog, engine.statistics)
     except ProgrammingError as error:
@@ -80,72 +85,84 @@ def _apart(engine: Engine, statement: ast.Select) -> ast.Select:
     return statement
 
 
-def _as_query(engine: Engine, found: Locked) -> Any:
-    """A query of rows that are known."""
+def _query_of_rows(engine: Engine, result: LockedResult) -> Any:
+    """Return a query of known rows."""
     dictionary = engine.executor.dictionary
-    if found.words.shape[1] > FEW:
-        columns = [ColumnDef(f"c{place}", type_) for place, type_ in enumerate(found.types)]
-        table = engine.tables.attach(named_rows("locking"), Schema(tuple(columns)))
-        engine.table(table).insert(np.ascontiguousarray(found.words))
-        return row_locks.of_table(found.names, table)
+    if result.words.shape[1] > MAX_INLINE_ROWS:
+        columns = [ColumnDef(f"c{place}", type_) for place, type_ in enumerate(result.types)]
+        table = engine.tables.attach(rows_table_name("locking"), Schema(tuple(columns)))
+        engine.table(table).insert(np.ascontiguousarray(result.words))
+        return row_locks.table_query(result.names, table)
     rows = [
-        [literal_of(word, type_, dictionary) for type_, word in zip(found.types, row, strict=True)]
-        for row in found.words.T.tolist()
+        [literal_of(word, type_, dictionary) for type_, word in zip(result.types, row, strict=True)]
+        for row in result.words.T.tolist()
     ]
-    nothing = [literal_of(NULL, type_, dictionary) for type_ in found.types]
-    return row_locks.of_rows(found.names, rows, nothing)
+    nothing = [literal_of(NULL, type_, dictionary) for type_ in result.types]
+    return row_locks.rows_query(result.names, rows, nothing)
 
 
-def _locked(engine: Engine, statement: ast.Select) -> Locked:
-    """Ask a query, and lock the rows that it says."""
-    if engine.transactions.read_only:
+def _select_and_lock(engine: Engine, statement: ast.Select) -> LockedResult:
+    if engine.transactions.is_read_only:
         error = InterfaceError("cannot execute SELECT FOR UPDATE in a read-only transaction")
         error.sqlstate = "25006"
         raise error
-    if statement.then is not None:
+    if statement.as_of is not None:
         raise NotSupportedError("rows of an earlier moment cannot be locked", span=statement.span)
     query = statement.query.unnest()
-    query, found = row_locks.opened(query, engine.reading_catalog, statement.span.source)
-    asking = _Asking(engine, statement, found)
-    limits = row_locks.limits(query) if any(one.locked == SKIPS for one in found) else None
-    for table in sorted({table for one in found for table in one.tables.values()}):
-        _lock_table(engine, table, found)
+    query, targets = row_locks.expand_locked_views(query, engine.reading_catalog, statement.span.source)
+    locking_query = _LockingQuery(engine, statement, targets)
+    limits = (
+        row_locks.constant_limits(query)
+        if any(target.wait_policy == WAIT_SKIP for target in targets)
+        else None
+    )
+    for table in sorted({table for target in targets for table in target.tables.values()}):
+        _lock_table(engine, table, targets)
     if limits is None:
-        return asking.taken(row_locks.located(query, found))
+        return locking_query.run(row_locks.with_row_locations(query, targets))
     limit, offset = limits
-    tables = [table for one in found for table in one.tables.values()]
-    most = None if limit is None else limit + offset + engine.locks.busy(tables)
-    taken = asking.taken(row_locks.located(row_locks.limited(query, most), found), limit, offset)
-    if most is not None and limit is not None and asking.count == most and taken.words.shape[1] < limit:
-        taken = asking.taken(row_locks.located(row_locks.limited(query, None), found), limit, offset)
-    return taken
+    tables = [table for target in targets for table in target.tables.values()]
+    fetched = None if limit is None else limit + offset + engine.locks.count_locked_rows(tables)
+    result = locking_query.run(
+        row_locks.with_row_locations(row_locks.with_limit(query, fetched), targets), limit, offset
+    )
+    if (
+        fetched is not None
+        and limit is not None
+        and locking_query.count == fetched
+        and result.words.shape[1] < limit
+    ):
+        result = locking_query.run(
+            row_locks.with_row_locations(row_locks.with_limit(query, None), targets), limit, offset
+        )
+    return result
 
 
-def _lock_table(engine: Engine, table: str, found: Sequence[Target]) -> None:
-    """A table whose rows are locked is not to be locked as a whole."""
-    wish = Wish((table,), ROW_SHARE)
-    if engine.locks.blocked(wish):
-        if any(one.locked == REFUSES for one in found):
-            raise refusal(table, row=False)
-        engine.locks.wait_for(engine, wish)
-    engine.locks.hold(wish)
+def _lock_table(engine: Engine, table: str, targets: Sequence[LockTarget]) -> None:
+    """Take the ROW SHARE lock of a table, unless another session's lock conflicts."""
+    request = LockRequest((table,), ROW_SHARE)
+    if engine.locks.is_blocked(request):
+        if any(target.wait_policy == WAIT_ERROR for target in targets):
+            raise lock_error(table, is_row=False)
+        engine.locks.suspend(engine, request)
+    engine.locks.hold(request)
 
 
-class _Asking:
-    """A query whose rows are locked."""
+class _LockingQuery:
+    """A query whose result rows are locked."""
 
-    def __init__(self, engine: Engine, statement: ast.Select, found: Sequence[Target]) -> None:
+    def __init__(self, engine: Engine, statement: ast.Select, targets: Sequence[LockTarget]) -> None:
         self._engine = engine
         self._statement = statement
-        self._targets = found
+        self._targets = targets
         self.count = 0
-        """How many rows the query gave."""
+        """Number of rows that the query returned, locked or not."""
 
-    def taken(self, query: Any, limit: int | None = None, offset: int = 0) -> Locked:
-        """The rows of a query with the places of those to lock, which are locked now."""
+    def run(self, query: Any, limit: int | None = None, offset: int = 0) -> LockedResult:
+        """Run a query that also returns the positions of the rows to lock, and lock them."""
         engine = self._engine
 
-        def asked() -> tuple[Words, Schema]:
+        def run_query() -> tuple[Words, Schema]:
             planned = plan(replace(self._statement, query=query), engine.reading_catalog, engine.statistics)
             words = expand(*engine.run(planned))
             if planned.order:
@@ -153,23 +170,25 @@ class _Asking:
                 words = words[:, order]
             return words, planned.schema
 
-        words, schema = settling(engine, asked)
+        words, schema = compute_with_numbers(engine, run_query)
         self.count = words.shape[1]
         width = len(schema.columns) - 2 * len(self._targets)
-        kept = self._locked(words[width : len(schema.columns)], limit, offset)
-        return Locked(schema.names[:width], schema.types[:width], np.ascontiguousarray(words[:width, kept]))
+        kept = self._lock_rows(words[width : len(schema.columns)], limit, offset)
+        return LockedResult(
+            schema.names[:width], schema.types[:width], np.ascontiguousarray(words[:width, kept])
+        )
 
-    def _locked(self, places: Words, limit: int | None, offset: int) -> Words:
-        """Lock rows in their order: which of them are given."""
-        rows = [self._rows(places, place, one) for place, one in enumerate(self._targets)]
-        contended = any(one.contended for one in rows)
+    def _lock_rows(self, positions: Words, limit: int | None, offset: int) -> Words:
+        """Lock rows in result order; return the positions of the returned rows."""
+        rows = [self._make_row_set(positions, place, one) for place, one in enumerate(self._targets)]
+        contended = any(one.is_contended for one in rows)
         if not contended and limit is None and not offset:
             for one in rows:
                 one.hold_all()
-            return np.arange(places.shape[1])
+            return np.arange(positions.shape[1])
         kept: list[int] = []
         passed = 0
-        for row in range(places.shape[1]):
+        for row in range(positions.shape[1]):
             if len(kept) == limit:
                 break
             if all(one.lock(row) for one in rows):
@@ -178,81 +197,86 @@ class _Asking:
                     kept.append(row)
         return np.array(kept, np.int64)
 
-    def _rows(self, places: Words, place: int, target: Target) -> "_Rows":
-        return _Rows(self._engine, target, places[2 * place], places[2 * place + 1])
+    def _make_row_set(self, positions: Words, index: int, target: LockTarget) -> "_LockedRelation":
+        return _LockedRelation(self._engine, target, positions[2 * index], positions[2 * index + 1])
 
 
-class _Rows:
-    """The rows of one relation that are to be locked: the tables' numbers, and the places in these."""
+class _LockedRelation:
+    """The rows of one relation to lock: table numbers, and positions within the tables."""
 
-    def __init__(self, engine: Engine, target: Target, numbers: Words, places: Words) -> None:
+    def __init__(self, engine: Engine, target: LockTarget, numbers: Words, positions: Words) -> None:
         self._engine = engine
         self._target = target
         self._numbers = numbers
-        self._rowids = row_locks.rowids_of(places)
-        self._there = places != NULL
+        self._rowids = row_locks.rowids_of_tids(positions)
+        self._exists = positions != NULL
         self._own: dict[str, set[int]] = {}
         if engine.executor.has_pending:
-            changed = engine.executor.changed_since(None)
+            changed = engine.executor.changes_since(None)
             self._own = {name: set(inserted.tolist()) for name, _, inserted, _ in changed}
-        self._blocked: set[tuple[str, int]] = set()
+        self._blocked_rows: set[tuple[str, int]] = set()
         for number, table in target.tables.items():
-            rowids = np.unique(self._rowids[self._there & (numbers == number)])
-            self._blocked.update(
-                (table, rowid) for rowid in self._find(table, rowids) if self._is_blocked(table, rowid)
+            rowids = np.unique(self._rowids[self._exists & (numbers == number)])
+            self._blocked_rows.update(
+                (table, rowid)
+                for rowid in self._find_contended(table, rowids)
+                if self._is_blocked(table, rowid)
             )
 
-    def _find(self, table: str, rowids: Words) -> list[int]:
-        """Rows that anybody has locked, or that are not there any more."""
+    def _find_contended(self, table: str, rowids: Words) -> list[int]:
+        """Return the rows that any session has locked, or that have been deleted."""
         engine = self._engine
-        found = engine.locks.locked(table, rowids)
-        if engine.seen is not None:
-            found += np.setdiff1d(rowids, engine.executor.live(table, rowids)).tolist()
+        found = engine.locks.find_locked(table, rowids)
+        if engine.snapshot_epoch is not None:
+            found += np.setdiff1d(rowids, engine.executor.filter_live(table, rowids)).tolist()
         return found
 
     def _is_blocked(self, table: str, rowid: int) -> bool:
-        return self._is_gone(table, rowid) or self._engine.locks.blocked(self._wish(table, rowid))
+        return self._is_deleted(table, rowid) or self._engine.locks.is_blocked(self._request(table, rowid))
 
-    def _is_gone(self, table: str, rowid: int) -> bool:
+    def _is_deleted(self, table: str, rowid: int) -> bool:
         engine = self._engine
-        return engine.seen is not None and not engine.executor.live(table, np.array([rowid], np.int64)).size
+        return (
+            engine.snapshot_epoch is not None
+            and not engine.executor.filter_live(table, np.array([rowid], np.int64)).size
+        )
 
-    def _wish(self, table: str, rowid: int) -> Wish:
-        return Wish((table, rowid), self._target.mode)
+    def _request(self, table: str, rowid: int) -> LockRequest:
+        return LockRequest((table, rowid), self._target.mode)
 
     @property
-    def contended(self) -> bool:
-        """Whether any of them cannot be locked now."""
-        return bool(self._blocked)
+    def is_contended(self) -> bool:
+        """Whether some row cannot be locked now."""
+        return bool(self._blocked_rows)
 
     def hold_all(self) -> None:
-        """Lock all of them, which nobody has."""
+        """Lock all rows, none of which is locked by another session."""
         for number, table in self._target.tables.items():
-            rowids = np.unique(self._rowids[self._there & (self._numbers == number)])
+            rowids = np.unique(self._rowids[self._exists & (self._numbers == number)])
             own = self._own.get(table)
             if own:
                 rowids = rowids[~np.isin(rowids, np.fromiter(own, np.int64, len(own)))]
             self._engine.locks.hold_rows(table, rowids, self._target.mode)
 
     def lock(self, row: int) -> bool:
-        """Lock one; False if it is to be left out. Else Waiting or an error if it cannot be had."""
-        if not self._there[row]:
+        """Lock one row; False with SKIP LOCKED. Raises Waiting, or an error with NOWAIT."""
+        if not self._exists[row]:
             return True
         engine = self._engine
         table = self._target.tables[int(self._numbers[row])]
         rowid = int(self._rowids[row])
         if rowid in self._own.get(table, ()):
-            return True  # nobody else sees it
-        if (table, rowid) not in self._blocked:
-            engine.locks.hold(self._wish(table, rowid))
+            return True  # no other session sees it
+        if (table, rowid) not in self._blocked_rows:
+            engine.locks.hold(self._request(table, rowid))
             return True
-        if self._is_gone(table, rowid):
+        if self._is_deleted(table, rowid):
             what = f'a row of table "{table}"'
             raise SerializationError(f"could not serialize access due to concurrent update of {what}")
-        if self._target.locked == SKIPS:
+        if self._target.wait_policy == WAIT_SKIP:
             return False
-        if self._target.locked == REFUSES:
-            raise refusal(table, row=True)
-        if not engine.locks.suspends:
-            raise refusal(table, row=True, hint="wait in a session")
-        engine.locks.wait_for(engine, self._wish(table, rowid))
+        if self._target.wait_policy == WAIT_ERROR:
+            raise lock_error(table, is_row=True)
+        if not engine.locks.can_suspend:
+            raise lock_error(table, is_row=True, hint="wait in a session")
+        engine.locks.suspend(engine, self._request(table, rowid))

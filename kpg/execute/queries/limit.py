@@ -11,13 +11,13 @@ from kpg.api.result import Result
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import transform_up, walk
-from kpg.compiler.sql.frontend import Bound
+from kpg.compiler.sql.frontend import LoweredQuery
 from kpg.runtime.errors import EndlessError
 
-FIRST: Final = 1000
-"""The rounds that are computed first, at most."""
-FACTOR: Final = 8
-ADDING: Final = (
+INITIAL_ROUNDS: Final = 1000
+"""Maximum number of rounds of the first run."""
+ROUNDS_FACTOR: Final = 8
+MONOTONE: Final = (
     algebra.Get,
     algebra.Constant,
     algebra.LocalGet,
@@ -28,15 +28,15 @@ ADDING: Final = (
     algebra.Union,
     algebra.Distinct,
 )
-"""What only gets more rows as its inputs do."""
+"""Operators that are monotone: more input rows never remove output rows."""
 
 
-def limit_of(rel: Rel) -> algebra.TopK | None:
-    """The LIMIT that may end the one recursion of a query before it has come to its end."""
+def find_limit(rel: Rel) -> algebra.TopK | None:
+    """Return the LIMIT that can end the only recursion of a query early."""
     loops = [node for node in walk(rel) if isinstance(node, algebra.LetRec)]
     if len(loops) != 1 or loops[0].limit is not None:
         return None
-    if not all(isinstance(node, ADDING) for value in loops[0].values for node in walk(value)):
+    if not all(isinstance(node, MONOTONE) for value in loops[0].values for node in walk(value)):
         return None
     body: Rel = rel
     while isinstance(body, algebra.LetRec | algebra.Map | algebra.Project):
@@ -45,25 +45,25 @@ def limit_of(rel: Rel) -> algebra.TopK | None:
         return None
     below = list(walk(body.input))
     reads = any(isinstance(node, algebra.LocalGet) and node.id in loops[0].ids for node in below)
-    return body if reads and all(isinstance(node, ADDING) for node in below) else None
+    return body if reads and all(isinstance(node, MONOTONE) for node in below) else None
 
 
-def answer(bound: Bound, limit: algebra.TopK, ask: Callable[[Bound], Result]) -> Result:
-    """The rows of a query whose ``limit`` ends its recursion."""
+def run_with_limit(bound: LoweredQuery, limit: algebra.TopK, run: Callable[[LoweredQuery], Result]) -> Result:
+    """Return the rows of a query whose ``limit`` ends its recursion."""
     wanted = limit.limit or 0
-    rounds = max(1, min(wanted + limit.offset, FIRST))
+    rounds = max(1, min(wanted + limit.offset, INITIAL_ROUNDS))
     while True:
-        found = ask(_within(bound, rounds, False))
+        found = run(_limit_rounds(bound, rounds, False))
         if len(found) >= wanted:
             return found
         try:
-            return ask(_within(bound, rounds, True))
+            return run(_limit_rounds(bound, rounds, True))
         except EndlessError:
-            rounds *= FACTOR
+            rounds *= ROUNDS_FACTOR
 
 
-def _within(bound: Bound, rounds: int, error_at_limit: bool) -> Bound:
-    """The query with its recursion computed for so many rounds, more of which may be an error."""
+def _limit_rounds(bound: LoweredQuery, rounds: int, error_at_limit: bool) -> LoweredQuery:
+    """Return the query with its recursion limited to ``rounds``, beyond which ``error_at_limit`` raises."""
 
     def rewrite(node: Rel) -> Rel:
         if isinstance(node, algebra.LetRec):

@@ -20,208 +20,229 @@ from numpy.typing import NDArray
 from kpg.api.result import Result
 from kpg.compiler.algebra.rel import Get, LetRec
 from kpg.compiler.algebra.traverse import walk
-from kpg.compiler.catalog.cache import noting, viewpoint
+from kpg.compiler.catalog.cache import record_session_rows, session_context
 from kpg.compiler.catalog.entries import Catalog
-from kpg.compiler.sql.bind.literals import convert, meant
-from kpg.compiler.sql.bind.volatile_calls import LOCKING, MENTIONS
-from kpg.compiler.sql.frontend import Bound
-from kpg.compiler.sql.parameterize.normalization import Asked, Given, marked_statement, normal
-from kpg.compiler.sql.parameterize.value_lists import constant, executed, valued
+from kpg.compiler.sql.bind.literals import convert, literal_from_quoted
+from kpg.compiler.sql.bind.volatile_calls import LOCKING_PATTERN, VOLATILE_PATTERN
+from kpg.compiler.sql.frontend import LoweredQuery
+from kpg.compiler.sql.parameterize.normalization import (
+    NormalizedStatement,
+    ParameterConstant,
+    normalize_text,
+    parse_with_markers,
+)
+from kpg.compiler.sql.parameterize.value_lists import parse_constant, parse_execute, slot_value
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parameters import (
-    Beyond,
     Binder,
-    Filler,
+    NotConstantError,
     Parameters,
+    PlanTemplate,
     Slot,
-    has_marks,
+    may_have_placeholders,
     slots_in,
 )
 from kpg.compiler.sql.parse.parser import parse
-from kpg.compiler.sql.parse.reader import parsed_expression
+from kpg.compiler.sql.parse.reader import parse_expression
 from kpg.compiler.sql.parse.type_names import sql_type
-from kpg.compiler.sql.rewrite.external_tables import Mention, attached
-from kpg.execute.changes.dml import Changes, deletion, updating
-from kpg.execute.queries.point_lookup import Direct, direct, rows
-from kpg.execute.queries.query_plan import Planned, bind, plan, plan_bound
+from kpg.compiler.sql.rewrite.external_tables import ExternalSource, attach_external_tables
+from kpg.execute.changes.dml import Changes, delete_changes, update_changes
+from kpg.execute.queries.point_lookup import PointLookup, make_point_lookup, run_point_lookup
+from kpg.execute.queries.query_plan import PlannedStatement, bind, plan, plan_bound
 from kpg.execute.queries.result_rows import Reader
 from kpg.runtime import plan as ir
 from kpg.runtime.errors import CanceledError, Error, OperationalError
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
 from kpg.runtime.types import UNKNOWN, Kind, Type
-from kpg.session.engine import CacheKind, Engine, Latest, changes_alone
+from kpg.session.engine import CacheKind, Engine, LruCache, is_unpartitioned
 
 Words = NDArray[np.int64]
 Statement = ast.Select | ast.Update | ast.Delete
-BEFORE: Final = ((), ("=", "<", ">", ",", "(", "+", "-", "*", "/"), ("=", "<", ">"))
-"""What stands before constants that a plan does not depend on: first any, then what seldom is wrong."""
-MOST_TEXTS: Final = 64
-"""So many statements that differ in constants which their plans depend on."""
-NOT_KEPT: Final = re.compile(f"{MENTIONS.pattern}|{LOCKING.pattern}", re.IGNORECASE)
-"""A text with one of these has each time other values, or locks rows."""
-GROWN: Final = 4
-"""A plan of several relations is made anew when one has so many times the rows that it had."""
+PIN_HEURISTICS: Final = ((), ("=", "<", ">", ",", "(", "+", "-", "*", "/"), ("=", "<", ">"))
+"""Text before constants on which a plan does not depend: first any text, then the least risky."""
+MAX_PINNED_VARIANTS: Final = 64
+"""Cached variants per normalized text, by the constants that determine the plan."""
+UNCACHEABLE: Final = re.compile(f"{VOLATILE_PATTERN.pattern}|{LOCKING_PATTERN.pattern}", re.IGNORECASE)
+"""Texts with volatile values or row locks."""
+GROWTH_FACTOR: Final = 4
+"""A join plan is discarded once a table is larger or smaller than at planning by this factor."""
 
 
-class OfSystemError(Exception):
-    """A statement asks for what there is: its answers are kept, not its plan."""
+class SystemQueryError(Exception):
+    """The statement reads system relations: its results are cached, not its plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A statement's plan with slots."""
+    """A cached plan with slots for constants."""
 
     statement: Statement
-    planned: Planned
+    planned: PlannedStatement
     slots: tuple[Slot, ...]
-    filler: Filler
-    direct: Direct | None
+    filler: PlanTemplate
+    point_lookup: PointLookup | None
     reader: Reader
     sizes: tuple[tuple[str, int], ...]
 
     @property
-    def looks_up(self) -> bool:
-        """Whether it reads one row of a table, and no view: what is pending does not matter to it."""
-        how = self.direct
+    def is_keyed(self) -> bool:
+        """Whether it reads one row of a table by key. Pending changes do not affect such a plan."""
+        how = self.point_lookup
         return how is not None and bool(how.key) and isinstance(how.source, ir.Source)
 
 
-class Known:
-    """What is known of statements that differ in constants: ``pins`` are those that their plans depend on."""
+class CacheEntry:
+    """Templates of a normalized text; ``pins`` are the positions of constants that determine the plan."""
 
-    __slots__ = ("pins", "refused", "seen", "templates", "version")
+    __slots__ = ("is_uncacheable", "pins", "seen_pins", "templates", "version")
 
     def __init__(self, version: int) -> None:
         self.version = version
         self.pins: tuple[int, ...] | None = None
-        self.refused = False
-        self.seen: Latest[tuple[str, ...], bool] = Latest(MOST_TEXTS)
-        self.templates: Latest[tuple[str, ...], Template] = Latest(MOST_TEXTS)
+        self.is_uncacheable = False
+        self.seen_pins: LruCache[tuple[str, ...], bool] = LruCache(MAX_PINNED_VARIANTS)
+        self.templates: LruCache[tuple[str, ...], Template] = LruCache(MAX_PINNED_VARIANTS)
 
 
-PLANS: Final = CacheKind[tuple[object, ...], Known]()
+PLANS: Final = CacheKind[tuple[object, ...], CacheEntry]()
 
 
-def looks_up(engine: Engine, text: str) -> bool:
-    """Whether a text is known to look up what it reads, or the one row that it changes."""
-    found = normal(text)
-    return found is not None and engine.remembered.keyed.get(found.text) == engine.catalog.version
+def is_keyed_text(engine: Engine, text: str) -> bool:
+    """Whether a text is known to find its row by key."""
+    found = normalize_text(text)
+    return found is not None and engine.plan_cache.keyed_texts.get(found.text) == engine.catalog.version
 
 
-def kept_template(engine: Engine, statement: Asked, key: tuple[object, ...]) -> Template | None:
-    """The plan of a statement that looks up one row, if there is one under a key."""
-    known = engine.remembered.kind(PLANS).get(key)
-    if known is None or known.version != engine.catalog.version or known.pins is None:
+def find_keyed_template(
+    engine: Engine, statement: NormalizedStatement, key: tuple[object, ...]
+) -> Template | None:
+    """Return the cached plan of a keyed statement, if there is one."""
+    entry = engine.plan_cache.of_kind(PLANS).get(key)
+    if entry is None or entry.version != engine.catalog.version or entry.pins is None:
         return None
-    template = known.templates.get(tuple(statement.normal.written[place] for place in known.pins))
-    return template if template is not None and template.looks_up else None
+    template = entry.templates.get(
+        tuple(statement.normalized_text.constant_texts[place] for place in entry.pins)
+    )
+    return template if template is not None and template.is_keyed else None
 
 
-def template_of(engine: Engine, statement: Asked, key: tuple[object, ...]) -> Template | None:
-    """The plan of a statement that has come before; None if it has not, or has no such plan."""
+def find_template(engine: Engine, statement: NormalizedStatement, key: tuple[object, ...]) -> Template | None:
+    """Return the plan of a repeated statement, made on its second arrival; None if there is none."""
     version = engine.catalog.version
-    known = engine.remembered.kind(PLANS).get(key)
-    if known is None or known.version != version:
-        engine.remembered.kind(PLANS).put(key, known := Known(version))
-    if known.refused:
+    entry = engine.plan_cache.of_kind(PLANS).get(key)
+    if entry is None or entry.version != version:
+        engine.plan_cache.of_kind(PLANS).put(key, entry := CacheEntry(version))
+    if entry.is_uncacheable:
         return None
-    if known.pins is None:
-        return _first(engine, statement, known)
-    pinned = tuple(statement.normal.written[place] for place in known.pins)
-    template = known.templates.get(pinned)
+    if entry.pins is None:
+        return _find_pins(engine, statement, entry)
+    pinned = tuple(statement.normalized_text.constant_texts[place] for place in entry.pins)
+    template = entry.templates.get(pinned)
     if template is not None and _is_fresh(engine, template):
         return template
-    if template is None and not known.seen.get(pinned):
-        known.seen.put(pinned, True)
+    if template is None and not entry.seen_pins.get(pinned):
+        entry.seen_pins.put(pinned, True)
         return None
     try:
-        template = _built(engine, statement, known.pins)
-    except OfSystemError:
+        template = _try_template(engine, statement, entry.pins)
+    except SystemQueryError:
         template = None
     if template is None:
-        known.refused = True
+        entry.is_uncacheable = True
     else:
-        known.templates.put(pinned, template)
+        entry.templates.put(pinned, template)
     return template
 
 
-def _first(engine: Engine, statement: Asked, known: Known) -> Template | None:
-    """Find out which constants a statement's plan depends on: as few as that is found with."""
-    text = statement.normal
+def _find_pins(engine: Engine, statement: NormalizedStatement, entry: CacheEntry) -> Template | None:
+    """Find a small set of constants that determine the statement's plan, and cache the plan."""
+    text = statement.normalized_text
     count = len(text.constants)
-    known.pins, known.refused = (), True  # unless it is found out now
+    entry.pins, entry.is_uncacheable = (), True  # unless a plan is found below
     tried: set[tuple[int, ...]] = {tuple(range(count))} if count else set()
-    for before in BEFORE:
-        starts = enumerate(text.places) if before else ()
+    for before in PIN_HEURISTICS:
+        starts = enumerate(text.offsets) if before else ()
         pins = tuple(place for place, start in starts if not statement.text[:start].rstrip().endswith(before))
         if pins in tried:
             continue
         tried.add(pins)
         try:
-            template = _built(engine, statement, pins)
-        except OfSystemError:
+            template = _try_template(engine, statement, pins)
+        except SystemQueryError:
             return None
         if template is not None:
-            known.pins, known.refused = pins, False
-            known.templates.put(tuple(text.written[place] for place in pins), template)
+            entry.pins, entry.is_uncacheable = pins, False
+            entry.templates.put(tuple(text.constant_texts[place] for place in pins), template)
             return template
-    known.pins = tuple(range(count))
-    known.refused = not count
-    known.seen.put(text.written, True)
+    entry.pins = tuple(range(count))
+    entry.is_uncacheable = not count
+    entry.seen_pins.put(text.constant_texts, True)
     return None
 
 
 def _is_fresh(engine: Engine, template: Template) -> bool:
-    """Whether the tables of a join are about as large as when it was planned."""
+    """Whether the tables of a join have about the sizes at planning."""
     for table, size in template.sizes:
         rows_now = engine.executor.count(table)
-        if rows_now > GROWN * size or size > GROWN * rows_now:
+        if rows_now > GROWTH_FACTOR * size or size > GROWTH_FACTOR * rows_now:
             return False
     return True
 
 
-def _built(engine: Engine, statement: Asked, pins: tuple[int, ...]) -> Template | None:
-    """The statement's plan with slots for constants that are not ``pins``; None if it depends on one."""
+def _try_template(engine: Engine, statement: NormalizedStatement, pins: tuple[int, ...]) -> Template | None:
+    """Return a plan with slots for the constants other than ``pins``; None if it depends on one."""
     try:
-        return _made(engine, statement, pins)
-    except (CanceledError, OfSystemError):
+        return _make_template(engine, statement, pins)
+    except (CanceledError, SystemQueryError):
         raise
     except Exception:
-        # A slot is unlike any constant: what trips over it, whatever it raises, has looked at the constant.
+        # A slot is no ordinary constant: any exception means that the plan depends on the constant.
         return None
 
 
-def _made(engine: Engine, asked: Asked, pins: tuple[int, ...]) -> Template | None:
+def _make_template(engine: Engine, statement: NormalizedStatement, pins: tuple[int, ...]) -> Template | None:
     catalog = engine.reading_catalog
-    before, steady = catalog.consulted.times, catalog.consulted.steady
-    marked = marked_statement(asked, pins)
-    (written,) = parse(asked.text)
-    written = Binder(asked.parameters()).bind(written) if asked.given else written
-    for one in (marked, written):
-        if attached(one, engine.catalog.__contains__, _refuse) is not one or NOT_KEPT.search(asked.text):
+    before, cacheable_count = catalog.system_reads.count, catalog.system_reads.cacheable_count
+    marked = parse_with_markers(statement, pins)
+    (exact_statement,) = parse(statement.text)
+    exact_statement = (
+        Binder(statement.parameters()).bind(exact_statement)
+        if statement.parameter_constants
+        else exact_statement
+    )
+    for one in (marked, exact_statement):
+        if attach_external_tables(
+            one, engine.catalog.__contains__, _refuse_mention
+        ) is not one or UNCACHEABLE.search(statement.text):
             return None
-    if not isinstance(marked, ast.Select | ast.Update | ast.Delete) or type(written) is not type(marked):
+    if not isinstance(marked, ast.Select | ast.Update | ast.Delete) or type(exact_statement) is not type(
+        marked
+    ):
         return None
     if isinstance(marked, ast.Update | ast.Delete) and marked.cursor:
         return None
     if isinstance(marked, ast.Select) and marked != ast.Select(marked.query, marked.span):
-        return None  # AS OF, and whatever else is not in the plan
-    if not isinstance(marked, ast.Select) and not changes_alone(engine, marked.table):
+        return None  # AS OF, and other clauses that the plan does not contain
+    if not isinstance(marked, ast.Select) and not is_unpartitioned(engine, marked.table):
         return None
     bound = bind(marked, catalog)
-    if catalog.consulted.steady != steady:
-        raise OfSystemError
-    if catalog.consulted.times != before:
+    if catalog.system_reads.cacheable_count != cacheable_count:
+        raise SystemQueryError
+    if catalog.system_reads.count != before:
         return None
     planned = plan_bound(bound, catalog, engine.statistics)
-    exact = plan(written, catalog, engine.statistics)
+    exact = plan(exact_statement, catalog, engine.statistics)
     if any(isinstance(node, LetRec) for node in walk(planned.rel)):
         return None
     slots = slots_in(planned.plan)
-    expected = {place for place, one in enumerate(asked.constants) if one is not None and place not in pins}
-    filler = Filler(planned.plan)
-    if {slot.number for slot in slots} != expected or filler.filled(slot_values(slots, asked)) != exact.plan:
+    expected = {
+        place for place, one in enumerate(statement.constants) if one is not None and place not in pins
+    }
+    filler = PlanTemplate(planned.plan)
+    if {slot.number for slot in slots} != expected or filler.instantiate(
+        slot_values(slots, statement)
+    ) != exact.plan:
         return None
     shown = (planned.schema, planned.types, planned.order)
     if shown != (exact.schema, exact.types, exact.order):
@@ -229,100 +250,106 @@ def _made(engine: Engine, asked: Asked, pins: tuple[int, ...]) -> Template | Non
     tables = [node.table for node in planned.plan.nodes if isinstance(node, ir.Source)]
     sizes = tuple((table, engine.executor.count(table)) for table in dict.fromkeys(tables))
     reader = planned.reader(engine.executor.dictionary)
-    how = _tried(engine, direct(engine, planned.plan, catalog), slot_values(slots, asked))
+    lookup = _check_point_lookup(
+        engine, make_point_lookup(engine, planned.plan, catalog), slot_values(slots, statement)
+    )
     return Template(
-        marked, planned, tuple(slots), filler, how, reader, sizes if len(planned.plan.nodes) > 4 else ()
+        marked, planned, tuple(slots), filler, lookup, reader, sizes if len(planned.plan.nodes) > 4 else ()
     )
 
 
-def _tried(engine: Engine, how: Direct | None, values: dict[Slot, Literal]) -> Direct | None:
-    """A way to answer a plan that works: some functions take constants only, of which slots are columns."""
+def _check_point_lookup(
+    engine: Engine, point_lookup: PointLookup | None, values: dict[Slot, Literal]
+) -> PointLookup | None:
+    """Return the point lookup if it runs; some functions take constants only, and slots are columns."""
     try:
-        if how is not None:
-            rows(engine, how, values)
+        if point_lookup is not None:
+            run_point_lookup(engine, point_lookup, values)
     except CanceledError:
         raise
     except Error:
-        return how
+        return point_lookup
     except Exception:
         return None
-    return how
+    return point_lookup
 
 
-def _refuse(mention: Mention) -> str | None:
-    raise Beyond
+def _refuse_mention(mention: ExternalSource) -> str | None:
+    raise NotConstantError
 
 
-def slot_values(slots: Iterable[Slot], asked: Asked) -> dict[Slot, Literal]:
-    """The values of slots; Beyond if one is none of its type."""
-    constants = asked.constants
+def slot_values(slots: Iterable[Slot], statement: NormalizedStatement) -> dict[Slot, Literal]:
+    """Return the values of slots; Beyond if a value does not fit its type."""
+    constants = statement.constants
     found = {}
     for slot in slots:
         constant = constants[slot.number]
         assert constant is not None
-        found[slot] = valued(slot, constant) if slot.steps else constant
+        found[slot] = slot_value(slot, constant) if slot.steps else constant
     return found
 
 
-def run(engine: Engine, template: Template, asked: Asked, otherwise: Callable[[], Any]) -> Any:
-    """Run a statement by its plan; ``otherwise`` runs it as all others."""
+def run_template(
+    engine: Engine, template: Template, statement: NormalizedStatement, run_generally: Callable[[], Any]
+) -> Any:
+    """Run a statement by its plan; ``run_generally`` runs it on the general path."""
     engine.begin_statement()
-    engine.transactions.check()
-    with engine.transactions.undoing():
-        done = _answer(engine, template, asked)
-    if done is None:
-        return otherwise()
-    engine.remembered.used += 1
-    if template.direct is not None and template.direct.key:
-        engine.remembered.keyed.put(asked.normal.text, engine.catalog.version)
-    if isinstance(done, Result):
-        return done
+    engine.transactions.check_not_failed()
+    with engine.transactions.failing_on_error():
+        outcome = _run(engine, template, statement)
+    if outcome is None:
+        return run_generally()
+    engine.plan_cache.hits += 1
+    if template.point_lookup is not None and template.point_lookup.key:
+        engine.plan_cache.keyed_texts.put(statement.normalized_text.text, engine.catalog.version)
+    if isinstance(outcome, Result):
+        return outcome
     with engine.transactions.statement(changes=True):
-        done.apply()
-        return done.result()
+        outcome.apply()
+        return outcome.result()
 
 
-def _answer(engine: Engine, template: Template, asked: Asked) -> Result | Changes | None:
-    """The rows of a query, or what a statement changes; None for errors, which are said by the way of all."""
+def _run(engine: Engine, template: Template, request: NormalizedStatement) -> Result | Changes | None:
+    """Return rows or changes of a statement; None for errors, which the general path reports."""
     try:
-        values = slot_values(template.slots, asked)
+        values = slot_values(template.slots, request)
         statement = template.statement
         found = None
-        if template.direct is not None:
+        if template.point_lookup is not None:
             reads = isinstance(statement, ast.Select)
-            with engine.executor.dictionary.passing() if reads else nullcontext():
-                found = rows(engine, template.direct, values)
+            with engine.executor.dictionary.reply_scope() if reads else nullcontext():
+                found = run_point_lookup(engine, template.point_lookup, values)
         if found is None:
             planned = template.planned
-            filled = template.filler.filled(values)
-            whole = Planned(planned.rel, filled, planned.schema, planned.types, planned.order)
-            found = engine.rows(whole) if isinstance(statement, ast.Select) else engine.run(whole)
+            filled = template.filler.instantiate(values)
+            whole = PlannedStatement(planned.rel, filled, planned.schema, planned.types, planned.order)
+            found = engine.run_read_only(whole) if isinstance(statement, ast.Select) else engine.run(whole)
         if isinstance(statement, ast.Select):
             return template.reader.result(*found)
         table = engine.table(statement.table)
         if isinstance(statement, ast.Delete):
-            return deletion(table, statement, template.planned, found[0])
-        return updating(engine, table, statement, template.planned, found[0])
+            return delete_changes(table, statement, template.planned, found[0])
+        return update_changes(engine, table, statement, template.planned, found[0])
     except OperationalError:
-        raise  # to run it again would end as this has
-    except (Beyond, Error, RecursionError):
+        raise  # a second run would fail in the same way
+    except (NotConstantError, Error, RecursionError):
         return None
 
 
-def asked_by_name(engine: Engine, text: str) -> Asked | None:
-    """An EXECUTE as the statement that was prepared, and its values; None if there is more to it."""
-    found = executed(text)
-    prepared = None if found is None else engine.prepared.get(found[0].lower())
+def expand_execute(engine: Engine, text: str) -> NormalizedStatement | None:
+    """Return an EXECUTE as the prepared statement with values; None if the fast path does not apply."""
+    found = parse_execute(text)
+    prepared = None if found is None else engine.prepared_statements.get(found[0].lower())
     if found is None or prepared is None:
         return None
     cells, types = found[1], prepared.types
-    statement = normal(prepared.text)
+    statement = normalize_text(prepared.text)
     if statement is None or (types and len(types) != len(cells)):
         return None
-    given: list[tuple[str | int, Given]] = []
+    given: list[tuple[str | int, ParameterConstant]] = []
     for place, cell in enumerate(cells):
         try:
-            value = _given(engine, cell, types[place] if types else "unknown")
+            value = _constant_of_type(engine, cell, types[place] if types else "unknown")
         except Error:
             return None
         if value is None and cell[0] not in "nN":
@@ -332,81 +359,81 @@ def asked_by_name(engine: Engine, text: str) -> Asked | None:
     def syntax() -> Parameters:
         declared = types or ("unknown",) * len(cells)
         pairs = zip(cells, declared, strict=True)
-        return [parsed_expression(one if _is_open(type_) else f"({one})::{type_}") for one, type_ in pairs]
+        return [parse_expression(one if _is_unknown(type_) else f"({one})::{type_}") for one, type_ in pairs]
 
-    return Asked(prepared.text, syntax, statement, tuple(given))
-
-
-def _is_open(declared: str) -> bool:
-    return declared.lower() == "unknown"
+    return NormalizedStatement(prepared.text, syntax, statement, tuple(given))
 
 
-def _given(engine: Engine, cell: str, declared: str) -> Given:
-    """A value as a constant of its type; None for NULL, and for what is no constant of it."""
+def _is_unknown(type_name: str) -> bool:
+    return type_name.lower() == "unknown"
+
+
+def _constant_of_type(engine: Engine, cell: str, type_name: str) -> ParameterConstant:
+    """Return a value as a constant of its type; None for NULL and for values that do not fit."""
     if cell[0] in "nN":
         return None
-    literal = constant(cell)
-    if literal is None or _is_open(declared):
+    literal = parse_constant(cell)
+    if literal is None or _is_unknown(type_name):
         return bool(literal.value) if literal is not None and literal.type.kind is Kind.BOOLEAN else literal
-    type_ = _type(engine, declared)
-    if type_.kind in (Kind.BOOLEAN, Kind.ENUM) or type_.limits_length:
+    type_ = _declared_type(engine, type_name)
+    if type_.kind in (Kind.BOOLEAN, Kind.ENUM) or type_.has_length_limit:
         return None
     if literal.type == UNKNOWN:
-        return meant(literal, type_)
+        return literal_from_quoted(literal, type_)
     cast = literal if literal.type == type_ else convert(literal, type_)
     return cast if isinstance(cast, Literal) else None
 
 
-def _type(engine: Engine, declared: str) -> Type:
-    known = engine.remembered.types.get(declared)
+def _declared_type(engine: Engine, type_name: str) -> Type:
+    known = engine.plan_cache.parameter_types.get(type_name)
     if known is None:
-        known = sql_type(parsed_expression(f"null::{declared}").args["to"], declared)
-        engine.remembered.types.put(declared, known)
+        known = sql_type(parse_expression(f"null::{type_name}").args["to"], type_name)
+        engine.plan_cache.parameter_types.put(type_name, known)
     return known
 
 
 MOST_ROWS: Final = 10_000
-Compute = Callable[[Engine, Bound, Catalog], Result]
+Compute = Callable[[Engine, LoweredQuery, Catalog], Result]
 
 
-def answered(engine: Engine, text: str) -> Iterator[Result] | None:
-    """The rows of a text that was asked before, if they are the same; None if they are not known."""
-    key = (text.strip().removesuffix(";").rstrip(), None, viewpoint(engine.catalog))
-    found: Result | None = engine.remembered.answers.get(engine.catalog, key)
+def cached_result(engine: Engine, text: str) -> Iterator[Result] | None:
+    """Return the cached rows of a text over system relations; None if they are not cached."""
+    key = (text.strip().removesuffix(";").rstrip(), None, session_context(engine.catalog))
+    found: Result | None = engine.plan_cache.system_results.get(engine.catalog, key)
 
     def outcome() -> Iterator[Result]:
         assert found is not None
         engine.begin_statement()
         with engine.transactions.statement(changes=False):
-            result = found.again()
+            result = found.with_new_cursor()
         yield result
 
     return None if found is None else outcome()
 
 
-def answer(engine: Engine, statement: ast.Select, compute: Compute) -> Result:
-    """The rows of a query that may ask the system: as ``compute`` has them, or has had them before."""
+def run_catalog_query(engine: Engine, statement: ast.Select, compute: Compute) -> Result:
+    """Return the rows of a query that may read system relations, from the cache or by ``compute``."""
     catalog, text = engine.catalog, statement.text
-    key: Hashable = (text, statement.query if has_marks(text) else None, viewpoint(catalog))
-    kept = engine.remembered.answers
-    found: Result | None = kept.get(catalog, key)
+    key: Hashable = (text, statement.query if may_have_placeholders(text) else None, session_context(catalog))
+    cache = engine.plan_cache.system_results
+    found: Result | None = cache.get(catalog, key)
     if found is not None:
-        return found.again()
-    reading, consulted = engine.reading_catalog, catalog.consulted
-    before = consulted.times, consulted.steady
-    with noting(catalog) as told:
+        return found.with_new_cursor()
+    reading, consulted = engine.reading_catalog, catalog.system_reads
+    before = consulted.count, consulted.cacheable_count
+    with record_session_rows(catalog) as dependencies:
         bound = bind(statement, reading)
     result = compute(engine, bound, reading)
-    times, steady = consulted.times - before[0], consulted.steady - before[1]
-    if times == steady > 0 and len(result) <= MOST_ROWS and _alone(engine, bound):
-        kept.put(catalog, key, result, told)
-        plain = normal(text)
+    times, steady = consulted.count - before[0], consulted.cacheable_count - before[1]
+    if times == steady > 0 and len(result) <= MOST_ROWS and _reads_system_only(engine, bound):
+        cache.put(catalog, key, result, dependencies)
+        plain = normalize_text(text)
         if plain is not None:
-            engine.remembered.of_system.put(plain.text, True)
-        return result.again()
+            engine.plan_cache.system_queries.put(plain.text, True)
+        return result.with_new_cursor()
     return result
 
 
-def _alone(engine: Engine, bound: Bound) -> bool:
-    """Whether a query asks the system and nothing else."""
+def _reads_system_only(engine: Engine, bound: LoweredQuery) -> bool:
+    """Whether a query reads system relations only."""
     return not engine.catalog.functions and not any(isinstance(node, Get) for node in walk(bound.rel))

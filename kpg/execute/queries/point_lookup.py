@@ -21,33 +21,33 @@ from kpg.runtime.types import NULL, is_loose
 from kpg.session.engine import Engine
 
 Words = NDArray[np.int64]
-FEW: Final = 4096
-"""So many rows of a relation are read here; more of them are for operators, which take them in pieces."""
+MAX_ROWS: Final = 4096
+"""Relations of more rows are left to operators, which process them in chunks."""
 EQUALITIES: Final = frozenset({"eq", "ne"})
 ABSENT: Final = -1
-"""The word of a text that nothing has, where it is only compared with others: no text has this code."""
+"""Stands for a text that no row has, in comparisons: no text has this code."""
 
 
 @dataclass(frozen=True, slots=True)
-class Direct:
-    """How to answer a plan: ``mfp`` over the rows of a relation, with a column more for each of ``slots``.
+class PointLookup:
+    """A plan that runs in place: ``mfp`` over the rows of a relation, with one more column per slot.
 
-    ``key``: the columns of a table, or the first ones of a view, that have to be equal to constants;
-    ``equal``: any columns of a view.
-    ``compared``: the slots of texts that are told equal or not, and nothing else.
+    ``key`` are the constants for ``columns``: a key of a table, or the first columns of a view.
+    ``equal`` are constants for any columns of a view. ``compared_slots`` are text slots that are only
+    compared for equality.
     """
 
     source: ir.Source | ir.Import | ir.Constant
     mfp: ir.Mfp | None
     slots: tuple[Slot, ...]
-    compared: frozenset[Slot] = frozenset()
+    compared_slots: frozenset[Slot] = frozenset()
     columns: tuple[int, ...] = ()
     key: tuple[Literal, ...] = ()
     equal: tuple[tuple[int, Literal], ...] = ()
 
 
-def direct(engine: Engine, plan: ir.Plan, catalog: Catalog) -> Direct | None:
-    """How to answer a plan here; None if it takes more."""
+def make_point_lookup(engine: Engine, plan: ir.Plan, catalog: Catalog) -> PointLookup | None:
+    """Return the point lookup of a plan; None if it needs a dataflow."""
     node = plan.nodes[plan.output]
     if isinstance(node, ir.Arrange):
         node = plan.nodes[node.input]
@@ -56,20 +56,20 @@ def direct(engine: Engine, plan: ir.Plan, catalog: Catalog) -> Direct | None:
         mfp, node = node.mfp, plan.nodes[node.input]
     if isinstance(node, ir.Source):
         columns, key = _table_key(mfp, catalog.table(node.table))
-        return Direct(node, *_with_columns(mfp, 1), columns, key)
+        return PointLookup(node, *_replace_slots(mfp, 1), columns, key)
     if isinstance(node, ir.Import) and node.view in engine.views:
-        made, known = engine.views.plan_of(node.view), _equal_columns(mfp)
-        found_by = 0 if made is None else _found_by(made, len(node.types))
-        key = _view_key(known)[:found_by]
-        equal = () if found_by else tuple((at, one) for at, one in known.items() if not is_loose(one.type))
-        return Direct(node, *_with_columns(mfp, len(node.types)), tuple(range(len(key))), key, equal)
+        view_plan, constants = engine.views.plan_of(node.view), _equal_columns(mfp)
+        prefix = 0 if view_plan is None else _lookup_prefix(view_plan, len(node.types))
+        key = _view_key(constants)[:prefix]
+        equal = () if prefix else tuple((at, one) for at, one in constants.items() if not is_loose(one.type))
+        return PointLookup(node, *_replace_slots(mfp, len(node.types)), tuple(range(len(key))), key, equal)
     if isinstance(node, ir.Constant) and node.rows == ((0,),):
-        return Direct(node, *_with_columns(mfp, 1))
+        return PointLookup(node, *_replace_slots(mfp, 1))
     return None
 
 
-def _found_by(plan: ir.Plan, width: int) -> int:
-    """By how many first columns, at most, a view's rows are found without looking at others."""
+def _lookup_prefix(plan: ir.Plan, width: int) -> int:
+    """Return by how many leading columns a view's rows can be looked up."""
     node = plan.nodes[plan.output]
     if isinstance(node, ir.Arrange):
         return width
@@ -79,8 +79,8 @@ def _found_by(plan: ir.Plan, width: int) -> int:
     return int(isinstance(node, ir.Ego))
 
 
-def _with_columns(mfp: ir.Mfp | None, width: int) -> tuple[ir.Mfp | None, tuple[Slot, ...], frozenset[Slot]]:
-    """The mfp with columns in the place of its slots, these, and those of texts that are only compared."""
+def _replace_slots(mfp: ir.Mfp | None, width: int) -> tuple[ir.Mfp | None, tuple[Slot, ...], frozenset[Slot]]:
+    """Return the mfp with slots replaced by columns, the slots, and those that are only compared."""
     slots: dict[Slot, int] = {}
 
     def column(scalar: Scalar) -> Scalar:
@@ -89,31 +89,31 @@ def _with_columns(mfp: ir.Mfp | None, width: int) -> tuple[ir.Mfp | None, tuple[
 
     if mfp is None:
         return None, (), frozenset()
-    predicates = tuple(transform(one, column) for one in mfp.predicates)
-    outputs = tuple(transform(one, column) for one in mfp.outputs)
+    predicates = tuple(transform(expression, column) for expression in mfp.predicates)
+    outputs = tuple(transform(expression, column) for expression in mfp.outputs)
     found = ir.Mfp(predicates, outputs)
-    more = _more_than_compared(found)
+    more = _used_beyond_equality(found)
     return found, tuple(slots), frozenset(slot for slot, place in slots.items() if width + place not in more)
 
 
-def _more_than_compared(mfp: ir.Mfp) -> set[int]:
-    """The columns of which more is asked than to which texts they are equal."""
-    more: set[int] = set()
+def _used_beyond_equality(mfp: ir.Mfp) -> set[int]:
+    """Return the columns that are used other than in equality comparisons of texts."""
+    columns: set[int] = set()
     stack = [*mfp.predicates, *mfp.outputs]
     while stack:
         scalar = stack.pop()
         below = children(scalar)
         if isinstance(scalar, Column):
-            more.add(scalar.index)
+            columns.add(scalar.index)
         elif isinstance(scalar, Call) and scalar.function in EQUALITIES:
-            stack.extend(one for one in below if not (isinstance(one, Column) and one.type.is_text))
+            stack.extend(child for child in below if not (isinstance(child, Column) and child.type.is_text))
         else:
             stack.extend(below)
-    return more
+    return columns
 
 
 def _equalities(mfp: ir.Mfp | None) -> Iterator[tuple[Scalar, Literal]]:
-    """What every row that passes has equal to a constant."""
+    """Yield the scalars that every passing row has equal to a constant."""
     for predicate in mfp.predicates if mfp is not None else ():
         if isinstance(predicate, Call) and predicate.function == "eq":
             left, right = predicate.args
@@ -124,40 +124,44 @@ def _equalities(mfp: ir.Mfp | None) -> Iterator[tuple[Scalar, Literal]]:
 
 
 def _table_key(mfp: ir.Mfp | None, entry: TableEntry) -> tuple[tuple[int, ...], tuple[Literal, ...]]:
-    """The columns of a key that are equal to constants, and these; nothing without such a key."""
-    known: dict[int, Literal] = {}
+    """Return the columns of a key that are equal to constants, and these constants; empty without such a key."""
+    constants: dict[int, Literal] = {}
     for scalar, constant in _equalities(mfp):
         if isinstance(scalar, Fetch) and scalar.table == entry.name and isinstance(scalar.rowid, Column):
-            known.setdefault(scalar.column, constant)
+            constants.setdefault(scalar.column, constant)
     names = [name.lower() for name in entry.schema.names]
-    uniques = [tuple(names.index(name.lower()) for name in one.columns) for one in entry.constraints.uniques]
+    uniques = [
+        tuple(names.index(name.lower()) for name in unique.columns) for unique in entry.constraints.uniques
+    ]
     for columns in (entry.schema.primary_key, *uniques):
-        if columns and all(column in known for column in columns):
-            return columns, tuple(known[column] for column in columns)
+        if columns and all(column in constants for column in columns):
+            return columns, tuple(constants[column] for column in columns)
     return (), ()
 
 
 def _equal_columns(mfp: ir.Mfp | None) -> dict[int, Literal]:
-    """The columns that are equal to constants."""
-    known: dict[int, Literal] = {}
+    """Return the columns that are equal to constants."""
+    constants: dict[int, Literal] = {}
     for scalar, constant in _equalities(mfp):
         if isinstance(scalar, Column):
-            known.setdefault(scalar.index, constant)
-    return known
+            constants.setdefault(scalar.index, constant)
+    return constants
 
 
-def _view_key(known: Mapping[int, Literal]) -> tuple[Literal, ...]:
+def _view_key(constants: Mapping[int, Literal]) -> tuple[Literal, ...]:
     found: list[Literal] = []
-    while len(found) in known:
-        found.append(known[len(found)])
+    while len(found) in constants:
+        found.append(constants[len(found)])
     return tuple(found)
 
 
-def rows(engine: Engine, plan: Direct, values: Mapping[Slot, Literal]) -> tuple[Words, Words] | None:
-    """The rows of the answer and their multiplicities, in the order of a trace; None if there are many."""
+def run_point_lookup(
+    engine: Engine, plan: PointLookup, values: Mapping[Slot, Literal]
+) -> tuple[Words, Words] | None:
+    """Return rows and multiplicities, in the order of a trace; None if the relation is too large."""
     words = Constants(values, engine.executor.dictionary)
-    equal = {column: words.sought(literal) for column, literal in plan.equal}
-    found = _given(engine, plan, [words.sought(literal) for literal in plan.key], equal)
+    equal = {column: words.lookup_word(literal) for column, literal in plan.equal}
+    found = _source_rows(engine, plan, [words.lookup_word(literal) for literal in plan.key], equal)
     if found is None:
         return None
     data, diff = found
@@ -167,7 +171,7 @@ def rows(engine: Engine, plan: Direct, values: Mapping[Slot, Literal]) -> tuple[
             wide = np.empty((data.shape[0] + len(plan.slots), count), np.int64)
             wide[: data.shape[0]] = data
             for place, slot in enumerate(plan.slots if count else (), data.shape[0]):
-                wide[place] = (words.sought if slot in plan.compared else words.of)(values[slot])
+                wide[place] = (words.lookup_word if slot in plan.compared_slots else words.word)(values[slot])
             data = wide
         data, kept = engine.executor.evaluate(plan.mfp, data)
         diff = diff if kept is None else diff[kept]
@@ -177,32 +181,31 @@ def rows(engine: Engine, plan: Direct, values: Mapping[Slot, Literal]) -> tuple[
     return data, diff
 
 
-def _given(
-    engine: Engine, plan: Direct, key: Sequence[int], equal: Mapping[int, int]
+def _source_rows(
+    engine: Engine, plan: PointLookup, key: Sequence[int], equal: Mapping[int, int]
 ) -> tuple[Words, Words] | None:
-    """The rows that the mfp is over: of a table their rowids."""
+    """Return the rows of the relation; for a table, the rowids."""
     executor, source = engine.executor, plan.source
     if any(word == ABSENT and one.type.is_interned for word, one in zip(key, plan.key, strict=True)):
         width = len(source.types) if isinstance(source, ir.Import) else 1
         return np.empty((width, 0), np.int64), np.empty(0, np.int64)
     if isinstance(source, ir.Source):
         if key:
-            rowids = _found(engine, source.table, plan.columns, np.array(key, np.int64).reshape(-1, 1))
-        elif executor.count(source.table) > FEW:
+            rowids = _find_rowids(engine, source.table, plan.columns, np.array(key, np.int64).reshape(-1, 1))
+        elif executor.count(source.table) > MAX_ROWS:
             return None
         else:
             rowids = executor.rowids(source.table)
         return rowids.reshape(1, -1), np.ones(rowids.shape[0], np.int64)
     if isinstance(source, ir.Import):
-        installed = engine.views[source.view].installed
+        installed = engine.views[source.view].installation
         if key:
-            return installed.matching(key)
-        return None if installed.size > FEW else installed.rows(equal)
+            return installed.rows_with_prefix(key)
+        return None if installed.size > MAX_ROWS else installed.rows(equal)
     return np.zeros((1, 1), np.int64), np.ones(1, np.int64)
 
 
-def _found(engine: Engine, table: str, columns: tuple[int, ...], keys: Words) -> Words:
-    """The rowids of the row with a key, if there is one."""
+def _find_rowids(engine: Engine, table: str, columns: tuple[int, ...], keys: Words) -> Words:
     primary = columns == engine.catalog.table(table).schema.primary_key
     executor = engine.executor
     found = executor.find(table, keys) if primary else executor.find_unique(table, columns, keys)
@@ -210,7 +213,7 @@ def _found(engine: Engine, table: str, columns: tuple[int, ...], keys: Words) ->
 
 
 class Constants:
-    """The words of constants, those of slots by their values."""
+    """Words of constants and of the values of slots."""
 
     __slots__ = ("_dictionary", "_values")
 
@@ -218,15 +221,15 @@ class Constants:
         self._values = values
         self._dictionary = dictionary
 
-    def of(self, literal: Literal) -> int:
-        """The word of a constant, of a slot that of its value."""
+    def word(self, literal: Literal) -> int:
+        """Return the word of a constant or of a slot's value."""
         value = self._value(literal)
         if value is None:
             return NULL
         return self._dictionary.code(value) if isinstance(value, str) else value
 
-    def sought(self, literal: Literal) -> int:
-        """The word of a constant that is only looked for: a text that nothing has is not kept for it."""
+    def lookup_word(self, literal: Literal) -> int:
+        """Return the word of a constant to look up: unknown texts are not added to the dictionary."""
         value = self._value(literal)
         if not isinstance(value, str):
             return NULL if value is None else value

@@ -16,11 +16,11 @@ from kpg.runtime.convert.python_values import to_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Error, InternalError
 from kpg.runtime.executor import Executor
-from kpg.runtime.functions.comparison import key_string
-from kpg.runtime.functions.registry import Memoized, NullRule, Overload, ScalarFunction, Signature
+from kpg.runtime.functions.comparison import equality_key_encoder
+from kpg.runtime.functions.registry import MemoizedFunction, NullRule, Overload, ScalarFunction, Signature
 from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Literal, Named
+from kpg.runtime.scalar import Literal, UserFunctionName
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import ERROR, NULL, Kind, Type, array, is_loose
 from kpg.runtime.values import codec_of
@@ -34,15 +34,15 @@ Words = NDArray[np.int64]
 
 
 class Strings(Protocol):
-    """What sorting needs of ``runtime.dictionary.Dictionary``."""
+    """The methods of ``runtime.dictionary.Dictionary`` that sorting uses."""
 
     def decode(self, words: Words) -> list[str | None]:
-        """The strings of codes."""
+        """Return the strings of codes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
-    """Contents of a result: ``words int64[w, n]``, which nobody writes to, made into values on demand."""
+class EncodedContents:
+    """Contents of a result: read-only ``words int64[w, n]``, decoded to values on demand."""
 
     names: tuple[str, ...]
     types: tuple[Type, ...]
@@ -53,9 +53,9 @@ class Decoded:
         return self.words.shape[1]
 
     def arrow(self) -> "pyarrow.Table":
-        from kpg.runtime.convert.arrow import decode  # lazy: the start does without it
+        from kpg.runtime.convert.arrow import decode_table  # lazy: the start does without it
 
-        return decode(self.words, self.names, self.types, self.dictionary)
+        return decode_table(self.words, self.names, self.types, self.dictionary)
 
     def part(self, start: int, stop: int | None) -> list[Row]:
         return _rows(self.words[:, start:stop], self.types, self.dictionary)
@@ -63,38 +63,38 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """How to read the output of a plan: ``types`` of all its columns, ``names`` of the visible first ones."""
+    """Decodes the output of a plan: ``types`` of all its columns, ``names`` of the visible first ones."""
 
     names: tuple[str, ...]
     types: tuple[Type, ...]
     order: tuple[OrderBy, ...]
     dictionary: Dictionary
     origins: tuple[tuple[str, int], ...] = ()
-    """Which columns of relations the columns are: see ``kpg.compiler.sql.frontend``."""
+    """Relation columns from which the columns come; see ``kpg.compiler.sql.frontend``."""
 
     @property
     def visible_types(self) -> tuple[Type, ...]:
-        """The types of the columns that the query names."""
+        """Types of the visible columns."""
         return self.types[: len(self.names)]
 
     def result(self, data: Words, diff: Words) -> Result:
-        """Rows ``int64[w, n]``, each as often as ``diff`` says, in the query's order."""
+        """Return rows ``int64[w, n]`` as a result, each ``diff`` times, in the query's order."""
         expanded = expand(data, diff)
         if self.order:
             expanded = expanded[:, permutation(expanded, self.order, self.types, self.dictionary)]
         types = self.visible_types
-        contents = Decoded(self.names, types, self._visible(expanded), self.dictionary)
+        contents = EncodedContents(self.names, types, self._visible(expanded), self.dictionary)
         return Result(self.names, types, contents, self.origins)
 
     def values(self, data: Words, column: int) -> list[Any]:
-        """A column's values, of rows in their order."""
+        """Return the values of a column, in row order."""
         words = self._visible(data)[column : column + 1]
         return [
             value for (value,) in _rows(np.ascontiguousarray(words), (self.types[column],), self.dictionary)
         ]
 
     def changes(self, updates: Sequence[Updates]) -> list[tuple[Row, Any, int]]:
-        """Updates as (row, time, diff), in order of time; changes of hidden columns only cancel out.
+        """Return updates as (row, time, diff), in order of time. Changes of hidden columns cancel out.
 
         Times of several coordinates are tuples.
         """
@@ -110,11 +110,11 @@ class Reader:
         return list(zip(rows, times, net.diffs().tolist(), strict=True))
 
     def snapshot(self, data: Words, diff: Words, epoch: int) -> list[tuple[Row, Any, int]]:
-        """Contents as the changes that make them from nothing."""
+        """Return contents as changes from the empty collection."""
         return self.changes([Updates.of(data, (epoch,), diff)] if data.shape[1] else [])
 
     def _visible(self, data: Words) -> Words:
-        """The columns that the query names. InternalError if one holds the ERROR word."""
+        """Return the visible columns; InternalError if one contains the ERROR word."""
         visible = data[: len(self.names)]
         if (visible == ERROR).any():
             name = self.names[int(np.argmax((visible == ERROR).any(axis=1)))]
@@ -123,14 +123,14 @@ class Reader:
 
 
 def literal_of(word: int, type_: Type, dictionary: Dictionary) -> Literal:
-    """A word as a constant."""
+    """Return a word as a constant."""
     if word == NULL:
         return Literal(None, type_)
     return Literal(dictionary.get(word) if type_.is_interned else int(word), type_)
 
 
 def plain_value(word: int, type_: Type, dictionary: Dictionary) -> Any:
-    """A word as Python functions of plans take it; None for NULL."""
+    """Return a word as the value that Python functions of plans take; None for NULL."""
     if word == NULL:
         return None
     if type_.is_interned:
@@ -140,7 +140,7 @@ def plain_value(word: int, type_: Type, dictionary: Dictionary) -> Any:
 
 
 def word_of(value: Any, type_: Type, dictionary: Dictionary) -> int:
-    """Inverse of :func:`plain_value`."""
+    """Return the word of a value; the inverse of :func:`plain_value`."""
     if value is None:
         return NULL
     if type_.is_interned:
@@ -149,9 +149,9 @@ def word_of(value: Any, type_: Type, dictionary: Dictionary) -> int:
 
 
 def words_of(result: Result, dictionary: Dictionary) -> Words:
-    """The rows of a result as words ``int64[w, n]``."""
+    """Return the rows of a result as words ``int64[w, n]``."""
     contents = result.contents
-    if isinstance(contents, Decoded):
+    if isinstance(contents, EncodedContents):
         return contents.words[: len(result.columns)]
     rows = [
         [
@@ -164,7 +164,7 @@ def words_of(result: Result, dictionary: Dictionary) -> Words:
 
 
 def _rows(words: Words, types: tuple[Type, ...], dictionary: Dictionary) -> list[Row]:
-    """Rows as tuples. Months are Arrow's triple of months, days and nanoseconds: Python has no such type."""
+    """Return rows as tuples; intervals of months become Arrow's triples, as Python has no such type."""
     rows = to_rows(words, types, dictionary)
     months = [place for place, type_ in enumerate(types) if type_.kind is Kind.INTERVAL_MONTH]
     if not months:
@@ -181,7 +181,7 @@ def _rows(words: Words, types: tuple[Type, ...], dictionary: Dictionary) -> list
 
 
 def expand(data: Words, diff: Words) -> Words:
-    """Each row of ``data`` (int64[w, n]) as often as ``diff`` (int64[n] or [1]) says."""
+    """Repeat each row of ``data`` (int64[w, n]) ``diff`` (int64[n] or [1]) times."""
     if (diff == 1).all():
         return data
     counts = np.broadcast_to(diff, (data.shape[1],))
@@ -189,7 +189,7 @@ def expand(data: Words, diff: Words) -> Words:
 
 
 def permutation(data: Words, order: Sequence[OrderBy], types: Sequence[Type], strings: Strings) -> Words:
-    """The stable order of the rows of ``data`` (int64[w, n]) by ``order``; text compares by code point."""
+    """Return the stable order of rows ``data`` (int64[w, n]) by ``order``; text compares by code point."""
     keys: list[Words] = []
     for item in order:
         words = data[item.column]
@@ -202,11 +202,11 @@ def permutation(data: Words, order: Sequence[OrderBy], types: Sequence[Type], st
 
 
 def _text_ranks(words: Words, strings: Strings, type_: Type) -> Words:
-    """For each word the rank of its string; the same for those of values that are equal."""
+    """Return the rank of each word's string; equal values have equal ranks."""
     codes, positions = np.unique(words, return_inverse=True)
     texts = strings.decode(codes)
     if is_loose(type_):
-        of_key = key_string(type_)
+        of_key = equality_key_encoder(type_)
         texts = [None if text is None else of_key(text) for text in texts]
         ranking = {text: rank for rank, text in enumerate(sorted({text or "" for text in texts}))}
         return np.array([ranking[text or ""] for text in texts], np.int64)[positions]
@@ -220,34 +220,34 @@ class Folds:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._named: dict[ArrayFold, Named[Any]] = {}
+        self._names: dict[ArrayFold, UserFunctionName[Any]] = {}
 
-    def find(self, fold: ArrayFold) -> Named[Any] | None:
-        """The name of a fold that has one."""
-        return self._named.get(fold)
+    def find(self, fold: ArrayFold) -> UserFunctionName[Any] | None:
+        """Return the name of a fold, if it has one."""
+        return self._names.get(fold)
 
-    def adopt(self, fold: ArrayFold, name: Named[Any]) -> None:
-        """Let a name that plans have carry what it calls."""
+    def register(self, fold: ArrayFold, name: UserFunctionName[Any]) -> None:
+        """Bind a name that plans contain to a fold."""
         name.definition = self._definition(fold, name)
-        self._named[fold] = name
+        self._names[fold] = name
 
-    def _definition(self, fold: ArrayFold, name: Named[Any]) -> ScalarFunction:
+    def _definition(self, fold: ArrayFold, name: UserFunctionName[Any]) -> ScalarFunction:
         dictionary = self._executor.dictionary
 
         def call(*arrays: Any) -> object:
             try:
-                return plain_value(self._word(fold, arrays), fold.result, dictionary)
+                return plain_value(self._fold(fold, arrays), fold.result, dictionary)
             except Error as error:
                 raise ValueError(error.message) from error
 
         types = tuple(array(item) for item in fold.items)
         overload = Overload(
-            lambda _: Signature(types, fold.result), Memoized(lambda _: call, takes_nulls=True)
+            lambda _: Signature(types, fold.result), MemoizedFunction(lambda _: call, takes_nulls=True)
         )
-        return ScalarFunction(name, fold.label, "", {}, (overload,), NullRule.OWN)
+        return ScalarFunction(name, fold.label, "", {}, (overload,), NullRule.CALLED_ON_NULL)
 
-    def _word(self, fold: ArrayFold, arrays: Sequence[Any]) -> int:
-        """The result of arrays, which are None for no rows."""
+    def _fold(self, fold: ArrayFold, arrays: Sequence[Any]) -> int:
+        """Return the result for arrays, which are None for no rows."""
         dictionary = self._executor.dictionary
         state, start = self._evaluate(fold.first, []), fold.start
         columns = [

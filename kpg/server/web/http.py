@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection: requests in, responses out, with limits on size and time. h11 does the parsing."""
+"""HTTP/1.1 connection: requests and responses, with limits on size and time. h11 parses the protocol."""
 
 import asyncio
 import contextlib
@@ -11,19 +11,20 @@ import h11
 
 from kpg.runtime.records import dataclass
 
-MOST_HEAD: Final = 1 << 15
-"""Bytes of a request's first line and its headers."""
-MOST_BODY: Final = 1 << 26
+MAX_HEAD: Final = 1 << 15
+"""Bytes of a request's first line and headers."""
+MAX_BODY: Final = 1 << 26
 """Bytes of a request's body."""
 CHUNK: Final = 1 << 16
-PATIENCE: Final = 60.0
-"""Seconds that a client has for a request's head, the first one or the next, and for taking an answer."""
-BODY_PATIENCE: Final = 30.0
-"""Seconds that it has for a body, and a second more for each 10,000 bytes that have come."""
+HEAD_TIMEOUT: Final = 60.0
+"""Seconds for a client to send a request's head, and to accept a response."""
+BODY_TIMEOUT: Final = 30.0
+"""Seconds for a client to send a body, and one more for each ``MIN_BODY_RATE`` bytes received."""
 LINGER: Final = 1.0
-"""Seconds for which what comes after the last answer is passed over."""
-SLOWEST: Final = 10_000
-SAFE: Final = (
+"""Seconds for which bytes after the last response are read and discarded."""
+MIN_BODY_RATE: Final = 10_000
+"""Bytes per second of a body."""
+SECURITY_HEADERS: Final = (
     ("cache-control", "no-store"),
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
@@ -35,12 +36,12 @@ SAFE: Final = (
         "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     ),
 )
-"""What is said with every answer, so that browsers do nothing with it but what the page does."""
+"""Headers of every response. They restrict browsers to what the page does."""
 Headers = list[tuple[str, str]]
 
 
-class Refused(Exception):
-    """A request that is answered with a status and a message, and with nothing else."""
+class HttpError(Exception):
+    """An error that is reported as a response with a status and a message."""
 
     def __init__(self, status: int, message: str, *, hint: str = "", headers: Headers | None = None) -> None:
         super().__init__(message)
@@ -50,13 +51,13 @@ class Refused(Exception):
         self.headers = headers or []
 
 
-class Gone(Exception):
-    """The client has gone, or takes nothing any more."""
+class ClientDisconnected(Exception):
+    """The client has disconnected or does not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client asks for. Names of headers are in lower case; of a query's values the last counts."""
+    """A request. Header names are in lower case; of a repeated query parameter the last value counts."""
 
     method: str
     path: str
@@ -64,88 +65,91 @@ class Request:
     headers: dict[str, str]
 
     @property
-    def media(self) -> str:
+    def content_type(self) -> str:
         """The type of the body, without its parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def request_of(event: h11.Request) -> Request:
-    """A request as h11 has read it; Refused if its target is none of ours."""
+def convert_request(event: h11.Request) -> Request:
+    """Convert a request of h11. Raises HttpError if it is invalid."""
     target = event.target.decode("latin-1")
     try:
         parts = urlsplit(target)
         query = parse_qs(parts.query, keep_blank_values=True, max_num_fields=50, errors="strict")
         path = unquote(parts.path, errors="strict")
     except ValueError:
-        raise Refused(400, "the address of the request cannot be read") from None
+        raise HttpError(400, "invalid request target") from None
     headers: dict[str, str] = {}
     for name, value in event.headers:
         key = name.decode("latin-1")
         if key in headers and key in ("authorization", "origin", "content-type", "host"):
-            raise Refused(400, f"the header {key} is given twice")
+            raise HttpError(400, f"the header {key} is given twice")
         headers[key] = value.decode("latin-1")
     if "content-length" in headers and "transfer-encoding" in headers:
-        raise Refused(400, "the body's length is given twice, by content-length and transfer-encoding")
+        raise HttpError(400, "content-length and transfer-encoding must not both be given")
     return Request(
         event.method.decode("latin-1"), path, {key: found[-1] for key, found in query.items()}, headers
     )
 
 
 class Connection:
-    """A client's connection, over which requests come one after the other."""
+    """A client's connection, which carries requests one after the other."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
         self.request: Request | None = None
         self.secure = writer.get_extra_info("ssl_object") is not None
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD)
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
         self._event: h11.Request | None = None
-        self._part = bytearray()
+        self._chunk = bytearray()
 
-    # Requests
+    # Receiving
 
-    async def next(self) -> Request:
-        """The next request, whose body has not been read; Gone if none comes, Refused if it is malformed."""
+    async def next_request(self) -> Request:
+        """Return the next request, without its body.
+
+        Raises ClientDisconnected if there is none, and HttpError if it is malformed.
+        """
         if self._http.our_state is h11.MUST_CLOSE or self._http.their_state in (h11.MUST_CLOSE, h11.CLOSED):
-            raise Gone
+            raise ClientDisconnected
         if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
             self._http.start_next_cycle()
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(HEAD_TIMEOUT):
                 event = await self._receive()
         except TimeoutError:
-            raise Gone from None
+            raise ClientDisconnected from None
         if not isinstance(event, h11.Request):
-            raise Gone
+            raise ClientDisconnected
         self._event = event
-        self.request = request_of(event)
+        self.request = convert_request(event)
         return self.request
 
-    async def body(self) -> bytes:
-        """The body of the request."""
+    async def read_body(self) -> bytes:
+        """Return the body of the request."""
         loop = asyncio.get_running_loop()
-        data, begun = bytearray(), loop.time()
+        data, start = bytearray(), loop.time()
         while True:
             try:
-                async with asyncio.timeout_at(begun + BODY_PATIENCE + len(data) / SLOWEST):
+                async with asyncio.timeout_at(start + BODY_TIMEOUT + len(data) / MIN_BODY_RATE):
                     event = await self._receive()
             except TimeoutError:
-                raise Refused(408, "the body of the request comes too slowly") from None
+                raise HttpError(408, "the request body arrives too slowly") from None
             if isinstance(event, h11.EndOfMessage):
                 return bytes(data)
             if not isinstance(event, h11.Data):
-                raise Gone
+                raise ClientDisconnected
             data += event.data
-            if len(data) > MOST_BODY:
-                raise Refused(413, f"the body of the request has more than {MOST_BODY >> 20} MB")
+            if len(data) > MAX_BODY:
+                raise HttpError(413, f"the request body exceeds {MAX_BODY >> 20} MB")
 
     async def _receive(self) -> Any:
         while True:
             try:
                 event = self._http.next_event()
             except h11.RemoteProtocolError as error:
-                raise Refused(error.error_status_hint, f"malformed request: {error}") from None
+                raise HttpError(error.error_status_hint, f"malformed request: {error}") from None
             if event is not h11.NEED_DATA:
                 return event
             if self._http.they_are_waiting_for_100_continue:
@@ -154,107 +158,115 @@ class Connection:
             data = await self.reader.read(CHUNK)
             self._http.receive_data(data)
 
-    async def watch(self) -> None:
-        """Return when the client closes its end; what it sends until then is kept for the next request."""
+    async def wait_for_disconnect(self) -> None:
+        """Return when the client closes its end. Bytes received meanwhile are kept for the next request."""
         while True:
             data = await self.reader.read(CHUNK)
             if not data:
                 return
-            if len(self._http.trailing_data[0]) > MOST_HEAD:
+            if len(self._http.trailing_data[0]) > MAX_HEAD:
                 return
             self._http.receive_data(data)
 
     def upgrade_head(self) -> tuple[list[tuple[bytes, bytes]], bytes]:
-        """The headers and the target of the request, for another protocol that goes on from here."""
+        """Return the headers and the target of the request, for a protocol upgrade."""
         assert self._event is not None
         return list(self._event.headers), self._event.target
 
-    # Answers
+    # Sending
 
     @property
-    def begun(self) -> bool:
-        """Whether an answer to the present request has begun."""
+    def has_begun_response(self) -> bool:
+        """Whether the response to the current request has begun."""
         return self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE)
 
     @property
     def is_last(self) -> bool:
-        """Whether no request comes after the present one."""
+        """Whether the current request is the last one."""
         return self._http.our_state is h11.MUST_CLOSE or self._http.their_state is h11.ERROR
 
-    async def reply(self, status: int, kind: str, data: bytes, headers: Headers | None = None) -> None:
-        """Answer in one go."""
-        await self.begin(status, kind, [("content-length", str(len(data))), *(headers or [])])
+    async def respond(
+        self, status: int, content_type: str, data: bytes, headers: Headers | None = None
+    ) -> None:
+        """Send a complete response."""
+        await self.begin_response(
+            status, content_type, [("content-length", str(len(data))), *(headers or [])]
+        )
         if self.request is None or self.request.method != "HEAD":
             await self.write(data)
-        await self.end()
+        await self.end_response()
 
-    async def begin(self, status: int, kind: str, headers: Headers | None = None) -> None:
-        """Begin an answer."""
-        said = [("content-type", kind), *SAFE, *(headers or [])]
+    async def begin_response(self, status: int, content_type: str, headers: Headers | None = None) -> None:
+        """Begin a response."""
+        response_headers = [("content-type", content_type), *SECURITY_HEADERS, *(headers or [])]
         if self._http.their_state is h11.SEND_BODY:
-            said.append(("connection", "close"))  # what is left of the body is not waited for
-        own = {name for name, _ in headers or []}
-        said = [pair for index, pair in enumerate(said) if pair[0] not in own or index > len(SAFE)]
-        self._write(self._http.send(h11.Response(status_code=status, headers=said)))
+            response_headers.append(("connection", "close"))  # the rest of the body is not read
+        overridden = {name for name, _ in headers or []}
+        response_headers = [
+            pair
+            for index, pair in enumerate(response_headers)
+            if pair[0] not in overridden or index > len(SECURITY_HEADERS)
+        ]
+        self._write(self._http.send(h11.Response(status_code=status, headers=response_headers)))
 
     async def write(self, data: bytes) -> None:
-        """Send a part of the answer, with what follows if it is short."""
-        self._part += data
-        if len(self._part) >= CHUNK:
+        """Buffer a part of the response body, and send the buffer if it is large."""
+        self._chunk += data
+        if len(self._chunk) >= CHUNK:
             await self.push()
 
     async def push(self) -> None:
-        """Have what was written be sent now."""
-        if self._part:
-            part, self._part = bytes(self._part), bytearray()
-            self._write(self._http.send(h11.Data(data=part)))
+        """Send the buffered part of the response body."""
+        if self._chunk:
+            chunk, self._chunk = bytes(self._chunk), bytearray()
+            self._write(self._http.send(h11.Data(data=chunk)))
         await self.flush()
 
-    async def end(self) -> None:
-        """End the answer."""
+    async def end_response(self) -> None:
+        """End the response."""
         await self.push()
         self._write(self._http.send(h11.EndOfMessage()))
         await self.flush()
 
     async def linger(self) -> None:
-        """Pass over some of what still comes, so that the last answer is not lost with it."""
-        passed = 0
+        """Discard bytes that still arrive, because closing the socket before could lose the last response."""
+        discarded_bytes = 0
         with contextlib.suppress(TimeoutError, OSError, RuntimeError):
             if self.writer.can_write_eof():
                 self.writer.write_eof()
             async with asyncio.timeout(LINGER):
-                while passed < MOST_BODY and (data := await self.reader.read(CHUNK)):
-                    passed += len(data)
+                while discarded_bytes < MAX_BODY and (data := await self.reader.read(CHUNK)):
+                    discarded_bytes += len(data)
 
-    async def raw(self, data: bytes) -> None:
+    async def write_raw(self, data: bytes) -> None:
         """Send bytes of another protocol."""
         self._write(data)
         await self.flush()
 
     async def flush(self) -> None:
-        """Wait until the client has taken most of what was sent; Gone if it does not."""
+        """Wait until the client has received most of the bytes. Raises ClientDisconnected after a timeout."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(HEAD_TIMEOUT):
                 await self.writer.drain()
         except (TimeoutError, ConnectionError):
             self.writer.transport.abort()
-            raise Gone from None
+            raise ClientDisconnected from None
 
     def _write(self, data: bytes | None) -> None:
         if self.writer.is_closing():
-            raise Gone
+            raise ClientDisconnected
         if data:
             self.writer.write(data)
 
 
-async def refuse(connection: Connection, error: Refused) -> None:
-    """Answer with an error."""
-    if connection.begun:
-        raise Gone
-    found = {"message": error.message, **({"hint": error.hint} if error.hint else {})}
-    data = json.dumps({"error": found}).encode()
-    await connection.reply(error.status, "application/json", data, error.headers)
+async def respond_error(connection: Connection, error: HttpError) -> None:
+    """Respond with an error."""
+    if connection.has_begun_response:
+        raise ClientDisconnected
+    fields = {"message": error.message, **({"hint": error.hint} if error.hint else {})}
+    data = json.dumps({"error": fields}).encode()
+    await connection.respond(error.status, "application/json", data, error.headers)
 
 
 Handler = Callable[[Connection, Request, str], Any]
-"""What answers a request of a user."""
+"""Answers the request of a user."""

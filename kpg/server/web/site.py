@@ -1,9 +1,10 @@
 """HTTP site of a server: routes, the web page's files, authentication, and ``GET /metrics``.
 
-The page's files come from the package and are read once. The users of the wire protocol log in by Basic
-authentication. ``Guard`` refuses requests that pages of other sites make a browser send: it checks the
-headers Origin and Sec-Fetch-Site. If no password is required, the Host must also be a name of this machine,
-which prevents DNS rebinding. Metrics use the Prometheus text format.
+The page's files are read from the package once. The users of the wire protocol log in by Basic
+authentication. :class:`Authenticator` rejects requests that pages of other sites make a browser
+send: it checks the headers Origin and Sec-Fetch-Site. If no password is required, the Host must
+also be a name of this machine, which prevents DNS rebinding. Metrics use the Prometheus text
+format.
 """
 
 import asyncio
@@ -24,12 +25,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from kpg.compiler.catalog.entries import TableEntry
-from kpg.postgres.passwords import NOBODY, Verifier
+from kpg.postgres.passwords import DUMMY_VERIFIER, Verifier
 from kpg.server import logs
-from kpg.server.logs import address_of
+from kpg.server.logs import format_address
 from kpg.server.web import dataflow_page, event_streams, statement_api
-from kpg.server.web.http import Connection, Gone, Refused, Request, refuse
-from kpg.session.engine import Steps
+from kpg.server.web.http import ClientDisconnected, Connection, HttpError, Request, respond_error
+from kpg.session.engine import StepStatistics
 from kpg.session.memory_limit import PAGE, STATUS
 
 if TYPE_CHECKING:
@@ -46,117 +47,117 @@ KINDS: Final = {
 
 
 @cache
-def page() -> dict[str, tuple[str, bytes]]:
-    """What lies at which address: its type and its bytes."""
-    found = {}
+def page_files() -> dict[str, tuple[str, bytes]]:
+    """Return the content type and bytes of the web page's files, by path."""
+    page_by_path = {}
     for file in (files(__package__) / "page").iterdir():
         kind = KINDS.get(file.name.rpartition(".")[2])
         if kind is not None:
-            found["/" + file.name] = (kind, file.read_bytes())
-    found["/"] = found.pop("/index.html")
-    return found
+            page_by_path["/" + file.name] = (kind, file.read_bytes())
+    page_by_path["/"] = page_by_path.pop("/index.html")
+    return page_by_path
 
 
-async def answer(server: "Server", connection: Connection, request: Request, user: str) -> None:
-    """Answer GET of one of them."""
-    found = page().get(request.path)
-    if found is None:
-        raise Refused(404, f"there is nothing at {request.path[:100]}")
-    await connection.reply(200, *found)
+async def answer_file(server: "Server", connection: Connection, request: Request, user: str) -> None:
+    """Answer GET of a file of the web page."""
+    file = page_files().get(request.path)
+    if file is None:
+        raise HttpError(404, f"there is nothing at {request.path[:100]}")
+    await connection.respond(200, *file)
 
 
 LOCAL: Final = ("127.0.0.1", "::1", "localhost")
-KNOWN: Final = 1000
-"""So many passwords are known to be right, so that they need not be checked by the slow hash again."""
+MAX_VERIFIED: Final = 1000
+"""Number of verified passwords that are cached, because the password hash is slow."""
 
 
-class Known(Protocol):
-    """Verifiers by users' names."""
+class VerifierLookup(Protocol):
+    """Verifiers by user name."""
 
     def get(self, name: str, default: Verifier) -> Verifier:
-        """That of a user, ``default`` for nobody."""
+        """Return the verifier of a user; ``default`` if there is none."""
 
 
-Users = Callable[[], Known | None]
+Users = Callable[[], VerifierLookup | None]
 
 
-class Guard:
-    """Tells users by their requests."""
+class Authenticator:
+    """Authenticates requests."""
 
     def __init__(self, users: Users) -> None:
         self._users = users
         self._key = secrets.token_bytes(32)
-        self._known: dict[bytes, Verifier] = {}
-        self._turn = asyncio.Semaphore(1)
+        self._verified: dict[bytes, Verifier] = {}
+        self._hash_lock = asyncio.Semaphore(1)
 
-    async def user_of(self, request: Request, *, secure: bool, address: str = "") -> str:
-        """Who asks, from an address; Refused for nobody that may."""
-        check_site(request, secure=secure, trusting=self._users() is None)
+    async def authenticate(self, request: Request, *, secure: bool, address: str = "") -> str:
+        """Return the user of a request. Raises HttpError if it is not allowed."""
+        check_site(request, secure=secure, trusts_all=self._users() is None)
         users = self._users()
-        kind, _, given = request.headers.get("authorization", "").partition(" ")
-        name, password = _pair(given) if kind.lower() == "basic" else ("", "")
+        kind, _, credentials = request.headers.get("authorization", "").partition(" ")
+        name, password = _decode_credentials(credentials) if kind.lower() == "basic" else ("", "")
         if users is None:
             return name or "kpg"
-        if not name or not await self._fits(users.get(name, NOBODY), name, password):
-            problem = "no user of that name and password" if name else "a user's name and password are needed"
-            if name:  # without one a browser asks first whether it needs one
-                logs.refused(name, address, f"{problem} (HTTP)")
-            raise Refused(
+        if not name or not await self._verify(users.get(name, DUMMY_VERIFIER), name, password):
+            problem = "no user of that name and password" if name else "user name and password are required"
+            if name:  # browsers first send a request without credentials
+                logs.log_failed_login(name, address, f"{problem} (HTTP)")
+            raise HttpError(
                 401,
                 problem,
                 headers=[("www-authenticate", 'Basic realm="kpg", charset="UTF-8"')],
             )
         return name
 
-    async def _fits(self, verifier: Verifier, name: str, password: str) -> bool:
-        mark = hmac.digest(self._key, f"{name}\0{password}".encode(), "sha256")
-        if self._known.get(mark) == verifier:
+    async def _verify(self, verifier: Verifier, name: str, password: str) -> bool:
+        digest = hmac.digest(self._key, f"{name}\0{password}".encode(), "sha256")
+        if self._verified.get(digest) == verifier:
             return True
-        async with self._turn:  # a guesser has one processor at most, and no more than others
-            right = await asyncio.to_thread(is_password, verifier, password)
-        if right:
-            if len(self._known) >= KNOWN:
-                self._known.clear()
-            self._known[mark] = verifier
-        return right
+        async with self._hash_lock:  # one hash at a time, so that guessing passwords uses at most one CPU
+            is_correct = await asyncio.to_thread(is_password, verifier, password)
+        if is_correct:
+            if len(self._verified) >= MAX_VERIFIED:
+                self._verified.clear()
+            self._verified[digest] = verifier
+        return is_correct
 
 
 def is_password(verifier: Verifier, password: str) -> bool:
-    """Whether a password is the one of which that was kept."""
-    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), verifier.salt, verifier.rounds)
+    """Return whether a password matches a verifier."""
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), verifier.salt, verifier.iterations)
     client = hmac.digest(salted, b"Client Key", "sha256")
-    return hmac.compare_digest(hashlib.sha256(client).digest(), verifier.stored)
+    return hmac.compare_digest(hashlib.sha256(client).digest(), verifier.stored_key)
 
 
-def _pair(given: str) -> tuple[str, str]:
+def _decode_credentials(credentials: str) -> tuple[str, str]:
     try:
-        name, _, password = base64.b64decode(given, validate=True).decode().partition(":")
+        name, _, password = base64.b64decode(credentials, validate=True).decode().partition(":")
     except (binascii.Error, ValueError):
-        raise Refused(400, "the header authorization cannot be read") from None
+        raise HttpError(400, "invalid authorization header") from None
     return name, password
 
 
-def check_site(request: Request, *, secure: bool, trusting: bool) -> None:
-    """Refused for what a page of another site asks."""
+def check_site(request: Request, *, secure: bool, trusts_all: bool) -> None:
+    """Raise HttpError if a page of another site sent the request."""
     host = request.headers.get("host", "")
     try:
         name = urlsplit(f"//{host}").hostname
     except ValueError:
         name = None
-    if name is None or (trusting and name not in LOCAL):
-        raise Refused(403, f"this server is not called {host!r}", hint="call it 127.0.0.1 or localhost")
+    if name is None or (trusts_all and name not in LOCAL):
+        raise HttpError(403, f"invalid host {host!r}", hint="use 127.0.0.1 or localhost")
     origin = request.headers.get("origin")
-    own = f"{'https' if secure else 'http'}://{host}"
-    if origin is not None and origin.lower() != own.lower():
-        raise Refused(403, f"pages of {origin} may not ask this server")
+    own_origin = f"{'https' if secure else 'http'}://{host}"
+    if origin is not None and origin.lower() != own_origin.lower():
+        raise HttpError(403, f"requests of pages of {origin} are not allowed")
     site = request.headers.get("sec-fetch-site", "none")
     navigates = request.headers.get("sec-fetch-mode") == "navigate" and request.method == "GET"
     if site not in ("none", "same-origin") and not (navigates and request.path == "/"):
-        raise Refused(403, "pages of other sites may not ask this server")
+        raise HttpError(403, "requests of pages of other sites are not allowed")
 
 
-KIND: Final = "text/plain; version=0.0.4; charset=utf-8"
-HELP: Final = {
+METRICS_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+METRICS: Final = {
     "kpg_epoch": ("gauge", "The number of the last commit."),
     "kpg_steps_total": ("counter", "Steps through the views since the server began."),
     "kpg_step_seconds_total": ("counter", "Seconds that all these steps took."),
@@ -178,29 +179,29 @@ HELP: Final = {
     "process_cpu_seconds_total": ("counter", "Processor time of the process."),
     "process_start_time_seconds": ("gauge", "When the server began, in seconds since 1970."),
 }
-"""Of each figure what it is and what it tells."""
-STARTED: Final = time.time()
+"""Type and help text of each metric."""
+START_TIME: Final = time.time()
 Labels = dict[str, str]
 Samples = dict[str, list[tuple[Labels, float]]]
 
 
 async def answer_metrics(server: "Server", connection: Connection, request: Request, user: str) -> None:
     """Answer GET /metrics."""
-    found = await server.look(read)
-    found["kpg_connections"] = [
+    samples = await server.read_engine(read_metrics)
+    samples["kpg_connections"] = [
         ({"protocol": "postgres"}, len(server.clients)),
-        ({"protocol": "http"}, len(server.web)),
+        ({"protocol": "http"}, len(server.http_connections)),
     ]
-    found |= _process()
-    await connection.reply(200, KIND, written(found).encode())
+    samples |= _process_metrics()
+    await connection.respond(200, METRICS_CONTENT_TYPE, format_metrics(samples).encode())
 
 
-def read(engine: "Engine") -> Samples:
-    """The figures of the engine, on its thread."""
+def read_metrics(engine: "Engine") -> Samples:
+    """Return the engine's metrics, on its thread."""
     executor, operators = engine.executor, engine.executor.operators()
     tables = [entry.name for entry in engine.catalog if isinstance(entry, TableEntry)]
-    views = {name: view.installed.stats for name, view in engine.views.items()}
-    steps = engine.steps
+    views = {name: view.installation.stats for name, view in engine.views.items()}
+    steps = engine.step_statistics
     return {
         "kpg_epoch": [({}, executor.epoch)],
         "kpg_steps_total": [({}, steps.count if steps else 0)],
@@ -216,38 +217,38 @@ def read(engine: "Engine") -> Samples:
         "kpg_arrangements": [({}, sum(one.arranged for one in operators))],
         "kpg_state_rows": [({}, sum(one.rows for one in operators if one.loop is None))],
         "kpg_state_bytes": [({}, sum(one.bytes for one in operators if one.loop is None))],
-        "kpg_subscriptions": [({}, sum(view.feed.listeners for view in engine.views.values()))],
+        "kpg_subscriptions": [({}, sum(view.feed.subscription_count for view in engine.views.values()))],
     }
 
 
-def _process() -> Samples:
+def _process_metrics() -> Samples:
     times = os.times()
-    found: Samples = {
+    samples: Samples = {
         "process_cpu_seconds_total": [({}, times.user + times.system)],
-        "process_start_time_seconds": [({}, STARTED)],
+        "process_start_time_seconds": [({}, START_TIME)],
     }
     if STATUS.exists():
-        found["process_resident_memory_bytes"] = [({}, int(STATUS.read_bytes().split()[1]) * PAGE)]
-    return found
+        samples["process_resident_memory_bytes"] = [({}, int(STATUS.read_bytes().split()[1]) * PAGE)]
+    return samples
 
 
-def written(found: Samples) -> str:
-    """Figures as Prometheus reads them."""
+def format_metrics(samples: Samples) -> str:
+    """Return metrics in the Prometheus text format."""
     lines = []
-    for name, (kind, text) in HELP.items():
-        if name in found:
+    for name, (kind, text) in METRICS.items():
+        if name in samples:
             lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
-            lines += [f"{name}{_labels(labels)} {_number(value)}" for labels, value in found[name]]
+            lines += [f"{name}{_labels(labels)} {_number(value)}" for labels, value in samples[name]]
     return "\n".join(lines) + "\n"
 
 
 def _labels(labels: Labels) -> str:
     if not labels:
         return ""
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
+    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items()) + "}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
@@ -256,10 +257,10 @@ def _number(value: Any) -> str:
 
 
 log = logging.getLogger("kpg.server.web")
-MOST_CONNECTIONS: Final = 1000
-"""Connections at one time; more are closed as they come."""
+MAX_CONNECTIONS: Final = 1000
+"""Number of open connections from which new ones are closed."""
 Handler = Callable[["Server", Connection, Request, str], Awaitable[None]]
-"""What answers a request of a user."""
+"""Answers the request of a user."""
 ROUTES: Final[dict[tuple[str, str], Handler]] = {
     ("POST", "/sql"): statement_api.sql,
     ("POST", "/datalog"): statement_api.datalog,
@@ -267,50 +268,50 @@ ROUTES: Final[dict[tuple[str, str], Handler]] = {
     ("GET", "/dataflow"): dataflow_page.dataflow,
     ("GET", "/relation"): dataflow_page.relation,
     ("GET", "/subscribe"): event_streams.subscribe,
-    ("GET", "/ws"): event_streams.socket,
+    ("GET", "/ws"): event_streams.websocket,
 }
 
 
 class Site:
-    """Answers the requests of clients of one server."""
+    """Answers the HTTP requests of one server's clients."""
 
     def __init__(self, server: "Server") -> None:
         self.server = server
-        server.sampler = dataflow_page.Sampler(server)
-        self._listening: asyncio.Server | None = None
-        self._guard = Guard(lambda: server.users)
+        server.sampler = dataflow_page.StatisticsSampler(server)
+        self._http_server: asyncio.Server | None = None
+        self._authenticator = Authenticator(lambda: server.users)
         self._tasks: dict[asyncio.Task[None], Connection] = {}
-        server.web = self._tasks.keys()
-        if server.hub.engine.steps is None:
-            server.hub.engine.steps = Steps()
+        server.http_connections = self._tasks.keys()
+        if server.session_manager.engine.step_statistics is None:
+            server.session_manager.engine.step_statistics = StepStatistics()
 
     async def start(self, host: str | None, port: int, tls: ssl.SSLContext | None = None) -> None:
-        """Begin to listen."""
-        self._listening = await asyncio.start_server(self._came, host, port, ssl=tls)
+        """Start listening."""
+        self._http_server = await asyncio.start_server(self._serve_connection, host, port, ssl=tls)
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
-        assert self._listening is not None
-        host, port = self._listening.sockets[0].getsockname()[:2]
+        """Host and port of the listening socket."""
+        assert self._http_server is not None
+        host, port = self._http_server.sockets[0].getsockname()[:2]
         return host, port
 
     async def stop(self) -> None:
-        """Let all clients go."""
-        if self._listening is not None:
-            self._listening.close()
+        """Close all connections."""
+        if self._http_server is not None:
+            self._http_server.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _came(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         connection = self._tasks[task] = Connection(reader, writer)
         try:
-            if len(self._tasks) <= MOST_CONNECTIONS:
+            if len(self._tasks) <= MAX_CONNECTIONS:
                 await self._serve(connection)
-        except (Gone, ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+        except (ClientDisconnected, ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
             del self._tasks[task]
@@ -320,38 +321,38 @@ class Site:
     async def _serve(self, connection: Connection) -> None:
         while True:
             try:
-                await self._answer(connection, await connection.next())
-            except Refused as error:
-                await refuse(connection, error)
+                await self._route(connection, await connection.next_request())
+            except HttpError as error:
+                await respond_error(connection, error)
                 if connection.is_last:
                     await connection.linger()
-            except (Gone, ConnectionError):
+            except (ClientDisconnected, ConnectionError):
                 raise
             except Exception:
-                # A fault of ours must not take the server with it, nor tell strangers what it was.
+                # An internal error must neither stop the server nor reveal details.
                 log.exception("a request failed")
-                await refuse(connection, Refused(500, "internal error"))
+                await respond_error(connection, HttpError(500, "internal error"))
 
-    async def _answer(self, connection: Connection, request: Request) -> None:
+    async def _route(self, connection: Connection, request: Request) -> None:
         if request.path == "/healthz" and request.method in ("GET", "HEAD"):
-            await connection.body()
-            await connection.reply(200, "text/plain", b"ok\n")
+            await connection.read_body()
+            await connection.respond(200, "text/plain", b"ok\n")
             return
-        address = address_of(connection.writer.get_extra_info("peername"))
-        user = await self._guard.user_of(request, secure=connection.secure, address=address)
+        address = format_address(connection.writer.get_extra_info("peername"))
+        user = await self._authenticator.authenticate(request, secure=connection.secure, address=address)
         method = "GET" if request.method == "HEAD" else request.method
-        found = ROUTES.get((method, request.path))
-        if found is None and method == "GET" and request.path in page():
-            found = answer
-        if found is None:
+        handler = ROUTES.get((method, request.path))
+        if handler is None and method == "GET" and request.path in page_files():
+            handler = answer_file
+        if handler is None:
             methods = [known for known, path in ROUTES if path == request.path]
             if methods:
-                raise Refused(
+                raise HttpError(
                     405,
                     f"{request.path} takes {' or '.join(methods)}",
                     headers=[("allow", ", ".join(methods))],
                 )
-            raise Refused(404, f"there is nothing at {request.path[:100]}")
+            raise HttpError(404, f"there is nothing at {request.path[:100]}")
         if method == "GET":
-            await connection.body()
-        await found(self.server, connection, request, user)
+            await connection.read_body()
+        await handler(self.server, connection, request, user)

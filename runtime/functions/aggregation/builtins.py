@@ -1,13 +1,13 @@
-"""The entries of the basic aggregate functions; ``definition.AggregateFunction`` explains the fields."""
+"""The basic aggregate functions. ``definition.AggregateFunction`` explains the fields."""
 
 from kpg.runtime.functions.aggregation import definition
 from kpg.runtime.functions.aggregation.definition import (
     Accumulable,
     AccumulatorKind,
     AggregateFunction,
-    Composed,
-    Folded,
+    Composite,
     Hierarchical,
+    Invertible,
     Part,
     Trend,
     Types,
@@ -32,7 +32,7 @@ from kpg.runtime.types import (
 
 
 def sum_type(operand: Type) -> Type:
-    """The type of a sum over an operand."""
+    """Return the type of a sum over an operand."""
     match operand.kind:
         case Kind.DECIMAL:
             return decimal(18, operand.scale)
@@ -44,11 +44,11 @@ def sum_type(operand: Type) -> Type:
             return BIGINT
 
 
-def _count(types: Types) -> Signature | None:
+def _count_rule(types: Types) -> Signature | None:
     return Signature(types, BIGINT)
 
 
-def _sum(types: Types) -> Signature | None:
+def _sum_rule(types: Types) -> Signature | None:
     if len(types) != 1:
         return None
     type_ = BIGINT if is_unknown(types[0]) else types[0]
@@ -57,7 +57,7 @@ def _sum(types: Types) -> Signature | None:
     return Signature((type_,), sum_type(type_))
 
 
-def _extreme(types: Types) -> Signature | None:
+def _extreme_rule(types: Types) -> Signature | None:
     return Signature(types, types[0]) if len(types) == 1 else None
 
 
@@ -67,22 +67,22 @@ def number_rule(types: Types) -> Signature | None:
     return Signature((DOUBLE,) if is_unknown(types[0]) else types, DOUBLE)
 
 
-def _interval(types: Types) -> Signature | None:
+def _interval_rule(types: Types) -> Signature | None:
     is_interval = len(types) == 1 and types[0].kind in (Kind.INTERVAL, Kind.INTERVAL_DAY, Kind.TIME)
     return Signature((INTERVAL,), INTERVAL) if is_interval else None
 
 
-def _numeric(types: Types) -> Signature | None:
+def _numeric_rule(types: Types) -> Signature | None:
     is_numeric = len(types) == 1 and types[0].kind is Kind.NUMERIC
     return Signature((NUMERIC,), NUMERIC) if is_numeric else None
 
 
-def _whole(types: Types) -> Signature | None:
+def _integer_rule(types: Types) -> Signature | None:
     kinds = (Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT)
     return Signature(types, types[0]) if len(types) == 1 and types[0].kind in kinds else None
 
 
-def _condition(types: Types) -> Signature | None:
+def _boolean_rule(types: Types) -> Signature | None:
     if len(types) != 1 or not (types[0] == BOOLEAN or is_unknown(types[0])):
         return None
     return Signature((BOOLEAN,), BOOLEAN)
@@ -98,26 +98,26 @@ def _mean(args: tuple[Scalar, ...]) -> tuple[tuple[Part, ...], Scalar]:
     return parts, Call("div", (_as_double(total), _as_double(number)), DOUBLE)
 
 
-def _rounded_sum(args: tuple[Scalar, ...]) -> tuple[tuple[Part, ...], Scalar]:
+def _real_sum(args: tuple[Scalar, ...]) -> tuple[tuple[Part, ...], Scalar]:
     return (Part("sum", args),), Call("cast", (Column(0, DOUBLE),), REAL)
 
 
-def _same_as(name: str) -> Composed:
-    """Another aggregate by this name."""
-    return Composed(lambda args: ((Part(name, args),), Column(0, args[0].type)))
+def _alias(name: str) -> Composite:
+    """Return the composition of another aggregate with this name."""
+    return Composite(lambda args: ((Part(name, args),), Column(0, args[0].type)))
 
 
-def _counted(*, every: bool) -> Composed:
-    """Whether all rows, or some, are true, by how many there are and how many of them are true."""
+def _boolean_aggregate(*, is_all: bool) -> Composite:
+    """Return whether all rows, or some, are true, composed of two counts."""
 
     def build(args: tuple[Scalar, ...]) -> tuple[tuple[Part, ...], Scalar]:
         true = If(args[0], args[0], Literal(None, BOOLEAN), BOOLEAN)
         parts = (Part("count", args), Part("count", (true,)))
         known, found, none = Column(0, BIGINT), Column(1, BIGINT), Literal(0, BIGINT)
-        test = Call("eq", (known, found), BOOLEAN) if every else Call("gt", (found, none), BOOLEAN)
+        test = Call("eq", (known, found), BOOLEAN) if is_all else Call("gt", (found, none), BOOLEAN)
         return parts, If(Call("eq", (known, none), BOOLEAN), Literal(None, BOOLEAN), test, BOOLEAN)
 
-    return Composed(build)
+    return Composite(build)
 
 
 register(
@@ -126,8 +126,8 @@ register(
         "nothing, or a value",
         "Rows, or non-NULL values.",
         {"(1), (1), (NULL)": "2", "('a')": "1"},
-        _count,
-        definition.counting,
+        _count_rule,
+        definition.count_algorithm,
         Accumulable(AccumulatorKind.COUNT),
         empty=0,
         identity=0,
@@ -140,16 +140,16 @@ register(
         "a number",
         "Sum; NULL if there is no value.",
         {"(1), (2), (NULL), (2)": "5", "(1.5), (-0.25)": "1.25", "(0.1::DOUBLE), (0.2), (-0.1)": "0.2"},
-        _sum,
-        definition.summing(sum_type),
+        _sum_rule,
+        definition.sum_algorithm(sum_type),
         Accumulable(AccumulatorKind.SUM),
         identity=0,
-        over={
+        by_kind={
             Kind.NUMERIC: "$sum",
             Kind.INTERVAL: "$interval_sum",
             Kind.TIME: "$interval_sum",
         },
-        exact={Kind.BIGINT: "$exact_sum", Kind.REAL: "$real_sum"},
+        exact_by_kind={Kind.BIGINT: "$exact_sum", Kind.REAL: "$real_sum"},
     )
 )
 register(
@@ -159,7 +159,7 @@ register(
         "The value of the one row, of those of a group, that has one.",
         {},
         lambda types: Signature(types, types[0]),
-        definition.extreme(largest=True),
+        definition.extreme_algorithm(largest=True),
         Accumulable(AccumulatorKind.ONLY),
     )
 )
@@ -170,8 +170,8 @@ register(
         "Sum, rounded at the end.",
         {},
         lambda types: Signature(types, REAL),
-        definition.summing(sum_type),
-        Composed(_rounded_sum),
+        definition.sum_algorithm(sum_type),
+        Composite(_real_sum),
     )
 )
 for _name, _mean_of in (("$interval_sum", False), ("$interval_avg", True)):
@@ -181,9 +181,9 @@ for _name, _mean_of in (("$interval_sum", False), ("$interval_avg", True)):
             "an INTERVAL",
             "The sum or mean of INTERVALs.",
             {},
-            _interval,
-            definition.over_intervals(mean=_mean_of),
-            Folded(),
+            _interval_rule,
+            definition.interval_algorithm(mean=_mean_of),
+            Invertible(),
         )
     )
 for _name, _finish in (("$sum", definition.numeric_total), ("$avg", definition.numeric_mean)):
@@ -193,9 +193,9 @@ for _name, _finish in (("$sum", definition.numeric_total), ("$avg", definition.n
             "a NUMERIC",
             "The exact sum or mean of NUMERICs.",
             {},
-            _numeric,
-            definition.over_numerics(definition.NumericTotal, _finish),
-            Folded(),
+            _numeric_rule,
+            definition.numeric_algorithm(definition.NumericTotal, _finish),
+            Invertible(),
         )
     )
 for _name in ("avg", "mean"):
@@ -206,15 +206,15 @@ for _name in ("avg", "mean"):
             "Mean; in SQL of exact numbers a NUMERIC.",
             {"(1), (2), (NULL)": "1.5", "(0.5), (0.25)": "0.375"},
             number_rule,
-            definition.averaging,
-            Composed(_mean),
-            over={
+            definition.mean_algorithm,
+            Composite(_mean),
+            by_kind={
                 Kind.NUMERIC: "$avg",
                 Kind.INTERVAL: "$interval_avg",
                 Kind.INTERVAL_DAY: "$interval_avg",
                 Kind.TIME: "$interval_avg",
             },
-            exact={**dict.fromkeys(EXACT_KINDS, "$exact_avg"), Kind.BIGINT: "$wide_avg"},
+            exact_by_kind={**dict.fromkeys(EXACT_KINDS, "$exact_avg"), Kind.BIGINT: "$wide_avg"},
         )
     )
 register(
@@ -223,8 +223,8 @@ register(
         "a value",
         "Smallest value.",
         {"(2), (1), (NULL)": "1", "('b'), ('a')": "'a'", "('NaN'::DOUBLE), (1)": "1"},
-        _extreme,
-        definition.extreme(largest=False),
+        _extreme_rule,
+        definition.extreme_algorithm(largest=False),
         Hierarchical(),
         trend=Trend.DOWN,
         idempotent=True,
@@ -236,8 +236,8 @@ register(
         "a value",
         "Largest value.",
         {"(2), (1), (NULL)": "2", "('b'), ('ba')": "'ba'"},
-        _extreme,
-        definition.extreme(largest=True),
+        _extreme_rule,
+        definition.extreme_algorithm(largest=True),
         Hierarchical(),
         trend=Trend.UP,
         idempotent=True,
@@ -249,9 +249,9 @@ register(
         "a value",
         "One of the values: the smallest.",
         {"(1), (1), (NULL)": "1"},
-        _extreme,
-        definition.extreme(largest=False),
-        _same_as("min"),
+        _extreme_rule,
+        definition.extreme_algorithm(largest=False),
+        _alias("min"),
         trend=Trend.DOWN,
         idempotent=True,
     )
@@ -263,9 +263,9 @@ for _name, _every in (("bool_and", True), ("every", True), ("bool_or", False)):
             "a BOOLEAN",
             "Whether all are true." if _every else "Whether one is true.",
             {"(TRUE), (FALSE)": "FALSE" if _every else "TRUE", "(TRUE), (NULL)": "TRUE"},
-            _condition,
-            definition.extreme(largest=not _every),
-            _counted(every=_every),
+            _boolean_rule,
+            definition.extreme_algorithm(largest=not _every),
+            _boolean_aggregate(is_all=_every),
             trend=Trend.DOWN if _every else Trend.UP,
             idempotent=True,
         )
@@ -281,10 +281,10 @@ for _name, _kind, _expected in (
             "a whole number",
             f"The bitwise {_name[4:].upper()} of the values.",
             {"(7), (2), (NULL), (6), (2)": _expected},
-            _whole,
-            definition.over_bits(_kind),
+            _integer_rule,
+            definition.bitwise_algorithm(_kind),
             Accumulable(_kind),
             idempotent=_kind is not AccumulatorKind.BIT_XOR,
-            over=dict.fromkeys(BIT_KINDS, f"$bits{_name[3:]}"),
+            by_kind=dict.fromkeys(BIT_KINDS, f"$bits{_name[3:]}"),
         )
     )

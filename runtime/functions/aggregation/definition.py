@@ -1,13 +1,13 @@
 """The definition of an aggregate function, the registry, and algorithms on Python values.
 
-An :class:`AggregateFunction` holds every fact about an aggregate: whether it may stand in a recursion,
-whether repeated rows matter, its value over no rows, the state that maintains it. Callers read a field and
-never compare names. ``builtins`` and the modules beside it hold the entries.
+An :class:`AggregateFunction` holds every fact about an aggregate: whether a recursion may use it,
+whether repeated rows matter, its value over no rows, and the state that maintains it. Callers read a
+field and never compare names. ``builtins`` and the modules beside it hold the entries.
 
-An :class:`Algorithm` computes an aggregate in the terms of CREATE AGGREGATE. Its states are plain Python
-values and are exact where the engine's are. Aggregates that need all rows (joined texts, percentiles, the
-most frequent value) keep a list of additions and retractions, and sort it in the final function: by the keys
-of the ORDER BY, or by the operands themselves.
+An :class:`Algorithm` computes an aggregate in the terms of CREATE AGGREGATE. Its states are plain
+Python values, as exact as the engine's. Some aggregates need all rows, such as concatenated texts,
+percentiles and the most frequent value. They keep a list of additions and retractions. The final
+function sorts it by the keys of the ORDER BY, or by the operands.
 """
 
 import difflib
@@ -26,37 +26,37 @@ from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions import autoload, numerics
 from kpg.runtime.functions.registry import Signature
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Named, Scalar
+from kpg.runtime.scalar import Scalar, UserFunctionName
 from kpg.runtime.types import MAX_WORD, MIN_WORD, Kind, Type
 from kpg.runtime.values import intervals
-from kpg.runtime.values.numeric import EXACT, checked, rounded, shown_scale
+from kpg.runtime.values.numeric import EXACT, check_range, display_scale, round_to_scale
 from kpg.runtime.values.words import limits
 
 Types = tuple[Type, ...]
 Value = Any
-"""As functions that run once for each distinct value take and give it: ``bool``, ``int`` (also for dates,
-intervals and unscaled decimals), ``float`` or ``str``; None for NULL.
+"""A value of a memoized function: ``bool``, ``int`` (also for dates, intervals and unscaled decimals),
+``float`` or ``str``, and None for NULL.
 """
 State = Any
 
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """How an aggregate is computed, in the terms of CREATE AGGREGATE: over operands of given types.
+    """An aggregate's algorithm in the terms of CREATE AGGREGATE, over operands of given types.
 
-    Rows are operand tuples with a multiplicity ``times`` from 1 on; their first operand is never NULL, since
+    Rows are operand tuples with a multiplicity ``times`` of at least 1. Their first operand is never NULL:
     an aggregate ignores rows in which it is. ``add`` (SFUNC), ``subtract`` (MINVFUNC) and ``merge``
-    (COMBINEFUNC) may change the first state that they are given and return it; ``merge`` leaves the second
-    as it is. It holds that
+    (COMBINEFUNC) may change their first state and return it. ``merge`` leaves the second unchanged.
+    The functions obey these laws:
 
-    * ``add`` and ``merge`` commute: rows may come in any order and in any parts;
-    * ``merge(s, initialize())`` is s;
-    * ``subtract(add(s, row, n), row, n)`` is s, where there is a ``subtract``. None: the state does not tell
-      what it would have been without a row, which is the case of min and max;
-    * ``finish`` changes nothing, and raises ArithmeticError where the type of the result cannot hold it.
+    * ``add`` and ``merge`` commute: rows may come in any order and in any parts.
+    * ``merge(s, initialize())`` is s.
+    * ``subtract(add(s, row, n), row, n)`` is s. ``subtract`` is None if the state cannot drop a row, as
+      for min and max.
+    * ``finish`` changes nothing. It raises ArithmeticError where the result type cannot hold the value.
 
-    Partial aggregates are states: a worker adds up its rows, states are merged where the group lives, and a
-    window moves by ``add`` and ``subtract``. What has no ``subtract`` is rebuilt from parts instead.
+    Partial aggregates are states. A worker aggregates its rows, and states are merged where the group
+    lives. A window moves by ``add`` and ``subtract``; without ``subtract`` it is rebuilt from parts.
     """
 
     initialize: Callable[[], State]
@@ -67,10 +67,10 @@ class Algorithm:
 
 
 class AccumulatorKind(enum.Enum):
-    """The state that a group table keeps for an accumulable aggregate (``runtime/state/groups.py``).
+    """The state of a group for an accumulable aggregate (``runtime/state/groups.py``).
 
-    Every state is linear in its rows: ``subtract`` is ``add`` with a negative multiplicity, and ``merge``
-    adds the states' numbers up, with their carries. So partial states can be added up in any order.
+    Every state is linear in its rows. ``subtract`` is ``add`` with a negative multiplicity. ``merge`` adds
+    the numbers of the states, with carries. So partial states can be merged in any order.
     """
 
     COUNT = "one word: how many rows, or rows whose operand is not NULL"
@@ -83,12 +83,12 @@ class AccumulatorKind(enum.Enum):
 
     @property
     def operands(self) -> int:
-        """How many operands it takes, if not none."""
+        """Number of operands, unless the call has none."""
         return 2 if self is AccumulatorKind.COMOMENT else 1
 
 
 class Trend(enum.Enum):
-    """Where the value of a monotone aggregate goes as rows are added."""
+    """Direction in which the value of a monotone aggregate moves as rows are added."""
 
     DOWN = "it gets smaller or stays"
     UP = "it gets larger or stays"
@@ -96,46 +96,47 @@ class Trend(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Accumulable:
-    """Maintained in a few words for each group, which deletions leave without a trace: O(change)."""
+    """Maintained in a few words for each group, from which deletions vanish without residue: O(change)."""
 
     accumulator: AccumulatorKind
 
 
 @dataclass(frozen=True, slots=True)
 class Hierarchical:
-    """The first of the group's values, in descending order if the trend is up: a search in sorted values."""
+    """The first of the group's sorted values, in descending order if the trend is up."""
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """What looks at the rows at a few places in order, counted from 0, and at no others.
+class PositionalAccess:
+    """Access to a few positions of the sorted rows, counted from 0.
 
-    ``at`` says which, of the second operand, which all rows share (None if there is none), and of how many
-    rows there are, one or more; ``finish`` takes the first operands there, and these two again.
+    ``positions`` returns the positions, from the second operand and the number of rows (at least one).
+    All rows share the second operand; it is None if there is none. ``finish`` takes the first operands at
+    these positions, the second operand and the number of rows.
     """
 
-    at: Callable[[Value, int], list[int]]
+    positions: Callable[[Value, int], list[int]]
     finish: Callable[[list[Value], Value, int], Value]
 
 
 @dataclass(frozen=True, slots=True)
 class Basic:
-    """The algorithm over the whole group again, whenever it changes: O(group).
+    """Recomputed over the whole group whenever it changes: O(group).
 
-    ``places`` of the operands' types: how to do with the values of a few rows, where that is all it wants.
+    ``positions``: positional access for the operands' types, for an aggregate of a few positions.
     """
 
-    places: Callable[[Types], Places] | None = None
+    positions: Callable[[Types], PositionalAccess] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
-    """The algorithm, which can take rows back, on a state in Python for each group: O(change)."""
+class Invertible:
+    """Maintained by an algorithm with ``subtract``, on a Python state for each group: O(change)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """An aggregate that another is made of, over operands of exactly the types that it takes."""
+    """An aggregate that is a component of another, over operands of exactly its types."""
 
     function: str
     args: tuple[Scalar, ...]
@@ -143,32 +144,32 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Composed:
-    """A scalar of other aggregates: ``Column(i)`` of ``result`` is the value of ``parts[i]``.
+class Composite:
+    """A scalar over other aggregates: ``Column(i)`` of ``result`` is the value of ``parts[i]``.
 
-    ``build`` gets the operands.
+    ``build`` takes the operands and returns the parts and the result.
     """
 
     build: Callable[[tuple[Scalar, ...]], tuple[tuple[Part, ...], Scalar]]
 
 
-Maintenance = Accumulable | Hierarchical | Basic | Folded | Composed
+Maintenance = Accumulable | Hierarchical | Basic | Invertible | Composite
 
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """How a key of an ORDER BY puts rows in order."""
+    """Sort direction of a key of an ORDER BY."""
 
     descending: bool
     nulls_first: bool
 
 
 Rows = list[tuple[tuple[Value, ...], int]]
-"""Rows of operands, with how often each is there."""
+"""Rows of operands with their multiplicities."""
 
 
-class Form(enum.Enum):
-    """How a call is written."""
+class CallForm(enum.Enum):
+    """Syntax of an aggregate call."""
 
     PLAIN = "f(operands)"
     ORDERED_SET = "f(direct arguments) WITHIN GROUP (ORDER BY value): over (value, direct arguments)"
@@ -180,9 +181,9 @@ class Form(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
-    """An aggregate. ``accepts`` shows the operands to the user.
+    """An aggregate. ``accepts`` describes the operands in error messages.
 
-    ``examples``: rows of operands as SQL has them after VALUES, and the SQL literal that they come to.
+    ``examples`` maps rows of operands, as after VALUES, to an SQL literal of the result.
     """
 
     name: str
@@ -190,58 +191,59 @@ class AggregateFunction:
     doc: str
     examples: Mapping[str, str] = field(hash=False)
     rule: Callable[[Types], Signature | None]
-    """Operand types to what they are cast to and the type of the result; None where it does not apply."""
+    """Function from operand types to their casts and the result type, or None where it does not apply."""
     algorithm: Callable[[Types], Algorithm]
-    """How it is computed over operands of types that the rule gave; the reference for what maintains it."""
+    """Function from operand types of the rule to the algorithm. It is the reference for the maintenance."""
     maintenance: Maintenance
     empty: int | None = None
-    """Its value over no rows: a word, or NULL."""
+    """Value over no rows: a word, or NULL."""
     identity: int | str | None = None
-    """The word of a value that adding no rows has, for a language without NULLs; None if there is none."""
+    """Word of the value that adding no rows has, for a language without NULLs; None if there is none."""
     trend: Trend | None = None
-    """Which way it moves as rows are added, if always the same way: it is monotone."""
+    """Direction in which the value moves as rows are added, if it is monotone."""
     idempotent: bool = False
-    """Whether a repeated row does not matter, so that DISTINCT does not."""
-    over: Mapping[Kind, str] = field(default_factory=dict, hash=False)
-    """The aggregates that compute it of values of some kinds; they cannot be called by their names."""
-    exact: Mapping[Kind, str] = field(default_factory=dict, hash=False)
-    """The aggregates that SQL has in its place of values of some kinds: NUMERICs that nothing is lost of."""
-    in_order: Callable[[Types], Callable[[Rows], Value]] | None = None
-    """What it makes of rows in a given order, where that matters. Without one, ``algorithm`` takes the rows
-    in the order of their operands, ascending.
+    """Whether repeated rows do not matter, so that DISTINCT does not matter."""
+    by_kind: Mapping[Kind, str] = field(default_factory=dict, hash=False)
+    """Aggregates that compute this one for values of some kinds. Queries cannot call them by name."""
+    exact_by_kind: Mapping[Kind, str] = field(default_factory=dict, hash=False)
+    """Aggregates that SQL uses instead for values of some kinds. Their NUMERIC results lose nothing."""
+    finish_in_order: Callable[[Types], Callable[[Rows], Value]] | None = None
+    """Function from types to the final function over ordered rows, if the order matters.
+
+    Without it, ``algorithm`` takes the rows in ascending order of their operands.
     """
-    form: Form = Form.PLAIN
-    tallied: bool = False
-    """Whether its states are tallies (``tallies.py``): all it minds is how often each value is there."""
+    form: CallForm = CallForm.PLAIN
+    uses_tally: bool = False
+    """Whether its states are tallies: only the number of each value matters."""
     keeps_nulls: bool = False
-    """Whether rows count in which the operand is NULL: there is a first operand then, true or, of a row that
-    does not count, NULL.
+    """Whether rows with a NULL operand count. A first operand is then true, or NULL in rows that do not
+    count.
     """
 
     @property
     def is_lattice(self) -> bool:
-        """Whether merging is a least upper bound in one direction: what a recursion may aggregate by."""
+        """Whether merging is a least upper bound in one direction, so that a recursion may use the aggregate."""
         return self.idempotent and self.trend is not None
 
     @property
-    def takes_rows(self) -> bool:
-        """Whether it may have no operand, and is of rows then."""
+    def is_nullary(self) -> bool:
+        """Whether it may have no operand, and then aggregates rows."""
         return self.rule(()) is not None
 
     @property
-    def selects(self) -> bool:
+    def selects_operand(self) -> bool:
         """Whether its value is one of its operands."""
         return isinstance(self.maintenance, Hierarchical)
 
     @property
     def accumulator(self) -> AccumulatorKind | None:
-        """The state of a group, if that is all it needs."""
+        """State of a group if it is accumulable, otherwise None."""
         return self.maintenance.accumulator if isinstance(self.maintenance, Accumulable) else None
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateResolution:
-    """What an aggregate call means."""
+    """A resolved aggregate call."""
 
     function: AggregateFunction
     arg_types: Types
@@ -252,39 +254,43 @@ _AGGREGATES: dict[str, AggregateFunction] = {}
 
 
 def register(function: AggregateFunction) -> AggregateFunction:
-    """Makes an aggregate known by its name."""
+    """Register an aggregate under its name."""
     assert function.name not in _AGGREGATES, function.name
     _AGGREGATES[function.name] = function
     return function
 
 
 def aggregates() -> Iterator[AggregateFunction]:
-    """Every aggregate, by name."""
-    autoload.bring_all()
-    named = [function for function in _AGGREGATES.values() if not function.name.startswith("$")]
-    return iter(sorted(named, key=lambda function: function.name))
+    """Return every aggregate, ordered by name."""
+    autoload.load_all()
+    functions = [function for function in _AGGREGATES.values() if not function.name.startswith("$")]
+    return iter(sorted(functions, key=lambda function: function.name))
 
 
 def aggregate_names() -> frozenset[str]:
-    """The names of all aggregates, those included that are not defined yet."""
+    """Return the names of all aggregates, including those whose modules are not imported yet."""
     known = autoload.aggregate_names().union(_AGGREGATES)
     return frozenset(name for name in known if not name.startswith("$"))
 
 
 def is_aggregate(name: str) -> bool:
-    """Whether a name is that of an aggregate."""
+    """Check whether an aggregate has this name."""
     return name in _AGGREGATES or name in autoload.aggregate_names()
 
 
-def aggregate_named(name: str) -> AggregateFunction:
-    """The aggregate of a name; ProgrammingError with the nearest names if there is none."""
-    if isinstance(name, Named):
+def lookup_aggregate(name: str) -> AggregateFunction:
+    """Return the aggregate with this name.
+
+    Raises:
+        ProgrammingError: There is no such aggregate. The hint has similar names.
+    """
+    if isinstance(name, UserFunctionName):
         return name.definition
     function = _AGGREGATES.get(name)
-    if function is None and autoload.bring_aggregate(name):
+    if function is None and autoload.load_aggregate(name):
         function = _AGGREGATES[name]
     if function is None and name[:1] == "$":
-        autoload.bring_every_module()
+        autoload.import_every_module()
         function = _AGGREGATES.get(name)
     if function is None:
         near = difflib.get_close_matches(name, sorted(aggregate_names()), n=3)
@@ -293,38 +299,38 @@ def aggregate_named(name: str) -> AggregateFunction:
     return function
 
 
-def specialised(function: AggregateFunction, arg_types: Types) -> AggregateFunction:
-    """The aggregate that computes an aggregate of values of these types."""
-    other = function.over.get(arg_types[0].kind) if arg_types else None
-    return function if other is None else aggregate_named(other)
+def specialize(function: AggregateFunction, arg_types: Types) -> AggregateFunction:
+    """Return the aggregate that computes an aggregate for values of these types."""
+    other = function.by_kind.get(arg_types[0].kind) if arg_types else None
+    return function if other is None else lookup_aggregate(other)
 
 
-def exact(function: AggregateFunction, arg_types: Types) -> AggregateFunction:
-    """The aggregate that SQL has for values of these types."""
-    other = function.exact.get(arg_types[0].kind) if arg_types else None
-    return function if other is None else aggregate_named(other)
+def exact_variant(function: AggregateFunction, arg_types: Types) -> AggregateFunction:
+    """Return the aggregate that SQL uses for values of these types."""
+    other = function.exact_by_kind.get(arg_types[0].kind) if arg_types else None
+    return function if other is None else lookup_aggregate(other)
 
 
 def resolve_aggregate(name: str, arg_types: Types) -> AggregateResolution:
-    """The meaning of an aggregate call by name and operand types."""
-    function = specialised(aggregate_named(name), arg_types)
+    """Resolve an aggregate call by name and operand types."""
+    function = specialize(lookup_aggregate(name), arg_types)
     signature = function.rule(arg_types)
     if signature is None:
-        shown = ", ".join(str(type_) for type_ in arg_types)
-        raise ProgrammingError(f"{name} does not take ({shown})", hint=f"it takes {function.accepts}")
+        type_list = ", ".join(str(type_) for type_ in arg_types)
+        raise ProgrammingError(f"{name} does not take ({type_list})", hint=f"it takes {function.accepts}")
     return AggregateResolution(function, signature.args, signature.result)
 
 
 def algorithm_of(function: AggregateFunction, types: Types, order: tuple[Direction, ...]) -> Algorithm:
-    """How the aggregate is computed over operands of types, the last of which are keys to order rows by."""
-    if not order or function.in_order is None:
+    """Return the algorithm over operands of these types. The last operands are the keys of the ORDER BY."""
+    if not order or function.finish_in_order is None:
         return function.algorithm(types)
 
-    return ordered(function.in_order(types[: -len(order)]), order)
+    return ordered_algorithm(function.finish_in_order(types[: -len(order)]), order)
 
 
-def aggregated(algorithm: Algorithm, rows: Iterable[tuple[tuple[Value, ...], int]]) -> Value:
-    """The aggregate of rows (operands, times), those with a NULL first operand left out."""
+def compute_aggregate(algorithm: Algorithm, rows: Iterable[tuple[tuple[Value, ...], int]]) -> Value:
+    """Return the aggregate of rows (operands, times). Rows with a NULL first operand are ignored."""
     state, add = algorithm.initialize(), algorithm.add
     for operands, times in rows:
         if not operands or operands[0] is not None:
@@ -336,18 +342,18 @@ Operands = tuple[Value, ...]
 BITS = 64
 
 
-def counting(types: Types) -> Algorithm:
-    """How many rows there are."""
+def count_algorithm(types: Types) -> Algorithm:
+    """Return the algorithm of the number of rows."""
     return Algorithm(
         initialize=lambda: 0,
         add=lambda state, operands, times: state + times,
         subtract=lambda state, operands, times: state - times,
         merge=lambda left, right: left + right,
-        finish=lambda state: _checked(state, MIN_WORD, MAX_WORD),
+        finish=lambda state: _check_range(state, MIN_WORD, MAX_WORD),
     )
 
 
-def _checked(value: int, low: int, high: int) -> int:
+def _check_range(value: int, low: int, high: int) -> int:
     if not low <= value <= high:
         raise OverflowError(f"{value} is not from {low} to {high}")
     return value
@@ -355,7 +361,7 @@ def _checked(value: int, low: int, high: int) -> int:
 
 @dataclass(slots=True)
 class Total:
-    """The number of operands, the exact sum of the finite ones, and how many were NaN, inf and -inf."""
+    """The number of operands, the exact sum of the finite ones, and the numbers of NaN, inf and -inf."""
 
     count: int = 0
     finite: int | Fraction = 0
@@ -364,7 +370,7 @@ class Total:
     negative: int = 0
 
     def add(self, value: int | float, times: int) -> "Total":
-        """This one with a value ``times`` times more; negative ``times`` takes it away."""
+        """Add a value ``times`` times and return self. A negative ``times`` removes it."""
         self.count += times
         if not isinstance(value, float):
             self.finite += value * times
@@ -379,7 +385,7 @@ class Total:
         return self
 
     def merge(self, other: "Total") -> "Total":
-        """This one with all of the other."""
+        """Add all of another total and return self."""
         self.count += other.count
         self.finite += other.finite
         self.nans += other.nans
@@ -388,7 +394,11 @@ class Total:
         return self
 
     def as_float(self, scale: int = 1) -> float:
-        """The sum of operands in units of 1 / ``scale``, rounded once; OverflowError beyond any double."""
+        """Return the sum of operands in units of 1 / ``scale``, rounded once.
+
+        Raises:
+            OverflowError: No double can hold the sum.
+        """
         if self.nans or (self.positive and self.negative):
             return math.nan
         if self.positive or self.negative:
@@ -406,69 +416,71 @@ def _over_totals(finish: Callable[[Total], Value]) -> Algorithm:
     )
 
 
-def summing(result: Callable[[Type], Type]) -> Callable[[Types], Algorithm]:
-    """The sum, of the type that ``result`` gives for the operand's."""
+def sum_algorithm(result: Callable[[Type], Type]) -> Callable[[Types], Algorithm]:
+    """Return the algorithm of the sum. ``result`` maps the operand's type to that of the sum."""
 
     def algorithm(types: Types) -> Algorithm:
         type_ = result(types[0])
         if type_.is_float:
             return _over_totals(Total.as_float)
         low, high = limits(type_)
-        return _over_totals(lambda total: _checked(int(total.finite), low, high))
+        return _over_totals(lambda total: _check_range(int(total.finite), low, high))
 
     return algorithm
 
 
 @dataclass(slots=True)
 class NumericTotal:
-    """The number of NUMERICs, the sum of the finite ones, and how many of the others there are."""
+    """The number of NUMERICs, the sum of the finite ones, and counts of the others."""
 
     count: int = 0
     finite: Decimal = Decimal(0)
-    others: Counter[str] = field(default_factory=Counter)
+    non_finite: Counter[str] = field(default_factory=Counter)
     scales: Counter[int] = field(default_factory=Counter)
-    """How many of the finite ones have so many digits behind the point: the sum has as many as any."""
+    """Number of finite values by display scale. The sum has the largest scale that occurs."""
 
     def add(self, value: Decimal, times: int) -> "NumericTotal":
-        """This one with a value ``times`` times more; negative ``times`` takes it away."""
+        """Add a value ``times`` times and return self. A negative ``times`` removes it."""
         self.count += times
         if value.is_finite():
             self.finite = EXACT.add(self.finite, EXACT.multiply(value, Decimal(times)))
-            self.scales[shown_scale(value)] += times
+            self.scales[display_scale(value)] += times
         else:
-            self.others[str(value)] += times
+            self.non_finite[str(value)] += times
         return self
 
     def merge(self, other: "NumericTotal") -> "NumericTotal":
-        """This one with all of the other."""
+        """Add all of another total and return self."""
         self.count += other.count
         self.finite = EXACT.add(self.finite, other.finite)
-        self.others.update(other.others)
+        self.non_finite.update(other.non_finite)
         self.scales.update(other.scales)
         return self
 
     def value(self) -> Decimal:
-        """The sum."""
-        present = {name for name, times in self.others.items() if times}
+        """Return the sum."""
+        present = {name for name, times in self.non_finite.items() if times}
         if len(present) > 1 or "NaN" in present:
             return Decimal("NaN")
         if present:
             return Decimal(present.pop())
-        return rounded(self.finite, max((scale for scale, times in self.scales.items() if times), default=0))
+        return round_to_scale(
+            self.finite, max((scale for scale, times in self.scales.items() if times), default=0)
+        )
 
 
 def numeric_total(state: NumericTotal) -> Value:
-    """The sum of NUMERICs."""
-    return checked(state.value())
+    """Return the sum of NUMERICs."""
+    return check_range(state.value())
 
 
 def numeric_mean(state: NumericTotal) -> Value:
-    """The mean of NUMERICs."""
+    """Return the mean of NUMERICs."""
     return numerics.divide(state.value(), Decimal(state.count))
 
 
-def over_intervals(*, mean: bool) -> Callable[[Types], Algorithm]:
-    """The sum of INTERVALs, part by part, or their mean."""
+def interval_algorithm(*, mean: bool) -> Callable[[Types], Algorithm]:
+    """Return the algorithm of the sum of INTERVALs, part by part, or of their mean."""
 
     def add(state: list[int], operands: Operands, times: int) -> list[int]:
         return [total + part * times for total, part in zip(state, (1, *operands[0]), strict=True)]
@@ -477,8 +489,8 @@ def over_intervals(*, mean: bool) -> Callable[[Types], Algorithm]:
         count, *parts = state
         if not count:
             return None
-        total = intervals.made(*map(Fraction, parts))
-        return intervals.divided(total, count) if mean else total
+        total = intervals.from_fractions(*map(Fraction, parts))
+        return intervals.divide(total, count) if mean else total
 
     algorithm = Algorithm(
         initialize=lambda: [0, 0, 0, 0],
@@ -490,8 +502,8 @@ def over_intervals(*, mean: bool) -> Callable[[Types], Algorithm]:
     return lambda types: algorithm
 
 
-def over_numerics(total: type[Any], finish: Callable[[Any], Value]) -> Callable[[Types], Algorithm]:
-    """What is computed of NUMERICs by a class such as :class:`NumericTotal`, which adds them up."""
+def numeric_algorithm(total: type[Any], finish: Callable[[Any], Value]) -> Callable[[Types], Algorithm]:
+    """Return the algorithm of a total class such as :class:`NumericTotal` and its final function."""
     algorithm = Algorithm(
         initialize=total,
         add=lambda state, operands, times: state.add(operands[0], times),
@@ -502,26 +514,26 @@ def over_numerics(total: type[Any], finish: Callable[[Any], Value]) -> Callable[
     return lambda types: algorithm
 
 
-def averaging(types: Types) -> Algorithm:
-    """The sum as a double, divided by the number of operands."""
+def mean_algorithm(types: Types) -> Algorithm:
+    """Return the algorithm of the sum as a double, divided by the number of operands."""
     scale = 10 ** types[0].scale if types[0].is_exact else 1
 
     return _over_totals(lambda total: total.as_float(scale) / total.count)
 
 
-def rank(value: Value) -> tuple[bool, Value]:
-    """What values that are not NULL are ordered by: NaN is larger than any other number."""
+def sort_rank(value: Value) -> tuple[bool, Value]:
+    """Return the sort key of a non-NULL value. NaN is larger than any other number."""
     nan = value != value
     return nan, 0.0 if nan else value
 
 
-def extreme(largest: bool) -> Callable[[Types], Algorithm]:
-    """The smallest or the largest value."""
+def extreme_algorithm(largest: bool) -> Callable[[Types], Algorithm]:
+    """Return the algorithm of the smallest or the largest value."""
 
     def better(left: Value, right: Value) -> Value:
         if left is None or right is None:
             return right if left is None else left
-        return max(left, right, key=rank) if largest else min(left, right, key=rank)
+        return max(left, right, key=sort_rank) if largest else min(left, right, key=sort_rank)
 
     algorithm = Algorithm(
         initialize=lambda: None,
@@ -532,8 +544,8 @@ def extreme(largest: bool) -> Callable[[Types], Algorithm]:
     return lambda types: algorithm
 
 
-def over_bits(kind: AccumulatorKind) -> Callable[[Types], Algorithm]:
-    """The bitwise AND, OR or XOR: by how many operands there are, and in how many each bit is set."""
+def bitwise_algorithm(kind: AccumulatorKind) -> Callable[[Types], Algorithm]:
+    """Return the algorithm of the bitwise AND, OR or XOR. It counts operands, and for each bit those with it."""
 
     def add(state: list[int], operands: Operands, times: int) -> list[int]:
         state[0] += times
@@ -549,13 +561,13 @@ def over_bits(kind: AccumulatorKind) -> Callable[[Types], Algorithm]:
         number, *counts = state
         match kind:
             case AccumulatorKind.BIT_AND:
-                found = [count == number for count in counts]
+                is_bit_set = [count == number for count in counts]
             case AccumulatorKind.BIT_OR:
-                found = [count > 0 for count in counts]
+                is_bit_set = [count > 0 for count in counts]
             case _:
-                found = [count % 2 == 1 for count in counts]
-        word = sum(1 << bit for bit, is_set in enumerate(found) if is_set)
-        return (word - (1 << BITS) if found[-1] else word) if number else None
+                is_bit_set = [count % 2 == 1 for count in counts]
+        word = sum(1 << bit for bit, is_set in enumerate(is_bit_set) if is_set)
+        return (word - (1 << BITS) if is_bit_set[-1] else word) if number else None
 
     algorithm = Algorithm(
         initialize=lambda: [0] * (1 + BITS),
@@ -567,50 +579,50 @@ def over_bits(kind: AccumulatorKind) -> Callable[[Types], Algorithm]:
     return lambda types: algorithm
 
 
-SequencesOperands = tuple[Value, ...]
+RowOperands = tuple[Value, ...]
 COMPARABLE: Final = (bool, int, float, str, bytes, Decimal)
 InOrder = Callable[[Rows], Value]
 
 
-def natural(finish: Callable[[Types], InOrder]) -> Callable[[Types], Algorithm]:
-    """The aggregate over rows in the order of their operands."""
-    return lambda types: _over_rows(finish(types), _by_operands)
+def sorted_algorithm(finish: Callable[[Types], InOrder]) -> Callable[[Types], Algorithm]:
+    """Return the algorithm over rows in the order of their operands."""
+    return lambda types: _rows_algorithm(finish(types), _by_operands)
 
 
-def ordered(finish: InOrder, order: tuple[Direction, ...]) -> Algorithm:
-    """The aggregate over rows in the order of their last operands; rows that agree on them by the others."""
+def ordered_algorithm(finish: InOrder, order: tuple[Direction, ...]) -> Algorithm:
+    """Return the algorithm over rows in the order of their last operands, with ties broken by the others."""
 
-    def put(rows: Rows) -> Rows:
+    def sort_rows(rows: Rows) -> Rows:
         rows = _by_operands(rows)
         width = len(rows[0][0]) - len(order)
         for place in range(len(order) - 1, -1, -1):
-            rows = _sorted(rows, width + place, order[place])
+            rows = _sort_by(rows, width + place, order[place])
         return [(operands[:width], times) for operands, times in rows]
 
-    return _over_rows(finish, put)
+    return _rows_algorithm(finish, sort_rows)
 
 
-def _sorted(rows: Rows, place: int, direction: Direction) -> Rows:
-    """The rows by one operand, those that agree on it as they were."""
+def _sort_by(rows: Rows, place: int, direction: Direction) -> Rows:
+    """Sort rows by one operand, stably."""
     nulls = [row for row in rows if row[0][place] is None]
     known = [row for row in rows if row[0][place] is not None]
-    known.sort(key=lambda row: key_of(row[0][place]), reverse=direction.descending)
+    known.sort(key=lambda row: sort_key(row[0][place]), reverse=direction.descending)
     return nulls + known if direction.nulls_first else known + nulls
 
 
 def _by_operands(rows: Rows) -> Rows:
-    return sorted(rows, key=lambda row: tuple((value is None, key_of(value)) for value in row[0]))
+    return sorted(rows, key=lambda row: tuple((value is None, sort_key(value)) for value in row[0]))
 
 
-def key_of(value: Value) -> Value:
-    """What values of a type are ordered by; those that Python cannot compare by their text, somehow."""
+def sort_key(value: Value) -> Value:
+    """Return the sort key of a value. Values that Python cannot compare are sorted by their text."""
     if value is None:
         return 0
-    return rank(value) if isinstance(value, COMPARABLE) else repr(value)
+    return sort_rank(value) if isinstance(value, COMPARABLE) else repr(value)
 
 
-def _over_rows(finish: InOrder, put: Callable[[Rows], Rows]) -> Algorithm:
-    def add(state: Rows, operands: SequencesOperands, times: int) -> Rows:
+def _rows_algorithm(finish: InOrder, sort_rows: Callable[[Rows], Rows]) -> Algorithm:
+    def add(state: Rows, operands: RowOperands, times: int) -> Rows:
         state.append((operands, times))
         return state
 
@@ -618,25 +630,28 @@ def _over_rows(finish: InOrder, put: Callable[[Rows], Rows]) -> Algorithm:
         left += right
         return left
 
-    def finished(state: Rows) -> Value:
+    def finish_rows(state: Rows) -> Value:
         if any(times < 0 for _, times in state):
-            net: Counter[SequencesOperands] = Counter()
+            net: Counter[RowOperands] = Counter()
             for operands, times in state:
                 net[operands] += times
             state = [(operands, times) for operands, times in net.items() if times]
-        return finish(put(state)) if state else None
+        return finish(sort_rows(state)) if state else None
 
     return Algorithm(
         initialize=list,
         add=add,
         subtract=lambda state, operands, times: add(state, operands, -times),
         merge=merge,
-        finish=finished,
+        finish=finish_rows,
     )
 
 
-def joining(types: Types) -> InOrder:
-    """The texts, each after the first with its separator (nothing, if NULL) before it."""
+def join_texts(types: Types) -> InOrder:
+    """Return the final function of the texts' concatenation, each after the first with its separator.
+
+    A NULL separator is empty.
+    """
 
     nothing: Value = b"" if types[0].kind is Kind.BYTEA else ""
 
@@ -647,105 +662,105 @@ def joining(types: Types) -> InOrder:
     return finish
 
 
-def at_places(places: Callable[[Types], Places]) -> Callable[[Types], InOrder]:
-    """The aggregate that looks at some places, over rows in order."""
+def finish_at_positions(access_of: Callable[[Types], PositionalAccess]) -> Callable[[Types], InOrder]:
+    """Return a final function over ordered rows from positional access."""
 
     def of_types(types: Types) -> InOrder:
-        wanted = places(types)
+        access = access_of(types)
 
         def finish(rows: Rows) -> Value:
             ends = list(accumulate(times for _, times in rows))
             direct = rows[0][0][1] if len(types) > 1 else None
-            found = [rows[bisect_right(ends, place)][0][0] for place in wanted.at(direct, ends[-1])]
-            return wanted.finish(found, direct, ends[-1])
+            values = [rows[bisect_right(ends, place)][0][0] for place in access.positions(direct, ends[-1])]
+            return access.finish(values, direct, ends[-1])
 
         return finish
 
     return of_types
 
 
-def median(types: Types) -> Places:
-    """The value in the middle of doubles in order, or the mean of the two that are."""
+def median(types: Types) -> PositionalAccess:
+    """Return the access to the middle of ordered doubles, or the mean of the two middle values."""
 
     def finish(values: list[Value], direct: Value, rows: int) -> Value:
         left, right = values
         return left if left == right else left / 2 + right / 2
 
-    return Places(lambda direct, rows: [(rows - 1) // 2, rows // 2], finish)
+    return PositionalAccess(lambda direct, rows: [(rows - 1) // 2, rows // 2], finish)
 
 
-def continuous(types: Types) -> Places:
-    """The value at a fraction of the way from the first to the last, between two if it is there."""
-    between = _between_intervals if types[0].kind is Kind.INTERVAL else _between
+def continuous_percentile(types: Types) -> PositionalAccess:
+    """Return the access to the value at a fraction of the way from the first to the last, interpolated."""
+    interpolate = _interpolate_intervals if types[0].kind is Kind.INTERVAL else _interpolate
 
-    def at(fraction: float, rows: int) -> list[int]:
+    def positions(fraction: float, rows: int) -> list[int]:
         place = fraction * (rows - 1)
         return [math.floor(place), math.ceil(place)]
 
     def finish(values: list[Value], fraction: float, rows: int) -> Value:
         left, right = values
         place = fraction * (rows - 1)
-        return left if left == right else between(left, right, place - math.floor(place))
+        return left if left == right else interpolate(left, right, place - math.floor(place))
 
-    return _at_fractions(types, Places(at, finish))
+    return _over_fractions(types, PositionalAccess(positions, finish))
 
 
-def _between(left: float, right: float, share: float) -> float:
+def _interpolate(left: float, right: float, share: float) -> float:
     return left + share * (right - left)
 
 
-def _between_intervals(left: Value, right: Value, share: float) -> Value:
+def _interpolate_intervals(left: Value, right: Value, share: float) -> Value:
 
-    distance = intervals.made(*(Fraction(b - a) for a, b in zip(left, right, strict=True)))
-    step = intervals.scaled(distance, share)
-    return intervals.made(*(Fraction(a + b) for a, b in zip(left, step, strict=True)))
+    distance = intervals.from_fractions(*(Fraction(b - a) for a, b in zip(left, right, strict=True)))
+    step = intervals.multiply(distance, share)
+    return intervals.from_fractions(*(Fraction(a + b) for a, b in zip(left, step, strict=True)))
 
 
-def discrete(types: Types) -> Places:
-    """The first value at or after a fraction of all."""
-    return _at_fractions(
+def discrete_percentile(types: Types) -> PositionalAccess:
+    """Return the access to the first value at or after a fraction of all."""
+    return _over_fractions(
         types,
-        Places(
+        PositionalAccess(
             lambda fraction, rows: [max(math.ceil(fraction * rows), 1) - 1],
             lambda values, fraction, rows: values[0],
         ),
     )
 
 
-def _at_fractions(types: Types, one: Places) -> Places:
-    """The same for the second operand: a fraction or an array of fractions, NULL for what is NULL."""
-    several = types[1].kind is Kind.ARRAY
+def _over_fractions(types: Types, access: PositionalAccess) -> PositionalAccess:
+    """Extend access by one fraction to a second operand that may be an array of fractions, or NULL."""
+    is_array = types[1].kind is Kind.ARRAY
 
     def fractions(direct: Value) -> list[float | None]:
-        return list(direct.items) if several and direct is not None else [direct]
+        return list(direct.items) if is_array and direct is not None else [direct]
 
-    def at(direct: Value, rows: int) -> list[int]:
-        found: list[int] = []
+    def positions(direct: Value, rows: int) -> list[int]:
+        result: list[int] = []
         for fraction in fractions(direct):
             if fraction is not None:
                 if not 0 <= fraction <= 1:
                     raise ValueError(f"percentile value {fraction:g} is not between 0 and 1")
-                found += one.at(fraction, rows)
-        return found
+                result += access.positions(fraction, rows)
+        return result
 
     def finish(values: list[Value], direct: Value, rows: int) -> Value:
         rest, results = iter(values), list[Value]()
         for fraction in fractions(direct):
-            known = [] if fraction is None else list(islice(rest, len(one.at(fraction, rows))))
-            results.append(one.finish(known, fraction, rows) if known else None)
-        return direct._replace(items=tuple(results)) if several and direct is not None else results[0]
+            known = [] if fraction is None else list(islice(rest, len(access.positions(fraction, rows))))
+            results.append(access.finish(known, fraction, rows) if known else None)
+        return direct._replace(items=tuple(results)) if is_array and direct is not None else results[0]
 
-    return Places(at, finish)
+    return PositionalAccess(positions, finish)
 
 
 def most_frequent(types: Types) -> InOrder:
-    """The value that occurs most often, of several the first."""
+    """Return the final function of the most frequent value. Of several the first wins."""
 
     def finish(rows: Rows) -> Value:
         counts: dict[Value, int] = {}
         values: dict[Value, Value] = {}
         for operands, times in rows:
-            key = key_of(operands[0])
+            key = sort_key(operands[0])
             counts[key] = counts.get(key, 0) + times
             values.setdefault(key, operands[0])
         return values[max(counts, key=counts.__getitem__)]

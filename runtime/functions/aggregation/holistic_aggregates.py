@@ -1,8 +1,8 @@
-"""Aggregates that need all values of a group: ordered-set, hypothetical-set, collecting and frequency ones.
+"""Holistic aggregates: they need all values of a group.
 
-Ordered-set and hypothetical-set aggregates are calls with WITHIN GROUP (ORDER BY ...). Collecting aggregates
-build texts, arrays and JSON, or take the first or last value. Frequency aggregates give the most frequent or
-the distinct values.
+Ordered-set and hypothetical-set aggregates are calls with WITHIN GROUP (ORDER BY ...). Collecting
+aggregates build texts, arrays and JSON, or take the first or last value. Frequency aggregates return
+the most frequent or the distinct values.
 """
 
 import math
@@ -15,9 +15,9 @@ from kpg.runtime.functions.aggregation.definition import (
     AggregateFunction,
     Algorithm,
     Basic,
-    Composed,
-    Folded,
-    Form,
+    CallForm,
+    Composite,
+    Invertible,
     Part,
     Rows,
     Types,
@@ -44,11 +44,11 @@ from kpg.runtime.types import (
     float_to_word,
 )
 from kpg.runtime.values import arrays, jsons
-from kpg.runtime.values.arrays import of
-from kpg.runtime.values.jsons import Json, quoted
+from kpg.runtime.values.arrays import array_of
+from kpg.runtime.values.jsons import Json, quote_string
 
 
-def _text(types: Types) -> Signature | None:
+def _text_and_separator(types: Types) -> Signature | None:
     if len(types) != 2:
         return None
     if all(type_.is_text or is_unknown(type_) for type_ in types):
@@ -63,10 +63,10 @@ register(
         "a text and a separator, or two BYTEAs",
         "The texts in their order, each after the first with its separator before it.",
         {"('a', '+'), (NULL, '+'), ('b', '+')": "'a+b'"},
-        _text,
-        definition.natural(definition.joining),
+        _text_and_separator,
+        definition.sorted_algorithm(definition.join_texts),
         Basic(),
-        in_order=definition.joining,
+        finish_in_order=definition.join_texts,
     )
 )
 
@@ -74,14 +74,14 @@ register(
 Rule = Callable[[Types], Signature | None]
 
 
-def present(result: Callable[[Types], Type | None], operands: int = 1) -> Rule:
-    """For operands of any type, behind the one that says that a row counts."""
+def present_operands(result: Callable[[Types], Type | None], operands: int = 1) -> Rule:
+    """Return a rule for operands of any type, after a flag that tells whether the row counts."""
 
     def rule(types: Types) -> Signature | None:
         if len(types) != 1 + operands or types[0] != BOOLEAN:
             return None
-        made = result(types[1:])
-        return None if made is None else Signature(types, made)
+        result_type = result(types[1:])
+        return None if result_type is None else Signature(types, result_type)
 
     return rule
 
@@ -90,48 +90,48 @@ def _items(rows: Rows) -> list[Value]:
     return [operands[1] for operands, times in rows for _ in range(times)]
 
 
-def arrayed(types: Types) -> definition.InOrder:
-    """The values as an array; of arrays of one shape, one with a dimension more."""
+def collect_array(types: Types) -> definition.InOrder:
+    """Return the final function of the values as an array. Arrays of one shape gain a dimension."""
 
     def finish(rows: Rows) -> Value:
         items = _items(rows)
         if types[1].kind is not Kind.ARRAY:
-            return arrays.of(items)
+            return arrays.array_of(items)
         if None in items:
             raise ValueError("cannot accumulate null arrays")
-        shapes = {(item.shape, item.firsts) for item in items}
+        shapes = {(item.shape, item.lower_bounds) for item in items}
         if len(shapes) > 1:
             raise ValueError("cannot accumulate arrays of different dimensionality")
         ((shape, firsts),) = shapes
         if not shape:
             raise ValueError("cannot accumulate empty arrays")
         whole = arrays.Array(tuple(one for item in items for one in item.items), (len(items), *shape))
-        return arrays.counted(whole, (1, *firsts))
+        return arrays.with_lower_bounds(whole, (1, *firsts))
 
     return finish
 
 
-def json_list(types: Types) -> definition.InOrder:
-    """The values as the text of a JSON array."""
+def collect_json_array(types: Types) -> definition.InOrder:
+    """Return the final function of the values as the text of a JSON array."""
     between = ", \n " if jsons.is_structured(types[1]) else ", "
     return lambda rows: f"[{between.join(jsons.json_text_of(item, types[1]) for item in _items(rows))}]"
 
 
-def jsonb_list(types: Types) -> definition.InOrder:
-    """The values as a JSON array."""
-    return lambda rows: Json([jsons.value_of(item, types[1]) for item in _items(rows)])
+def collect_jsonb_array(types: Types) -> definition.InOrder:
+    """Return the final function of the values as a JSONB array."""
+    return lambda rows: Json([jsons.to_jsonb_value(item, types[1]) for item in _items(rows)])
 
 
 def _members(rows: Rows) -> list[tuple[Value, Value]]:
     return [(operands[1], operands[2]) for operands, times in rows for _ in range(times)]
 
 
-def json_members(types: Types) -> definition.InOrder:
-    """Keys and values as the text of a JSON object."""
+def collect_json_object(types: Types) -> definition.InOrder:
+    """Return the final function of keys and values as the text of a JSON object."""
 
     def finish(rows: Rows) -> str:
         members = (
-            f"{quoted(jsons.key_of(key, types[1]))} : {jsons.json_text_of(value, types[2])}"
+            f"{quote_string(jsons.member_key(key, types[1]))} : {jsons.json_text_of(value, types[2])}"
             for key, value in _members(rows)
         )
         return f"{{ {', '.join(members)} }}"
@@ -139,29 +139,29 @@ def json_members(types: Types) -> definition.InOrder:
     return finish
 
 
-def jsonb_members(types: Types) -> definition.InOrder:
-    """Keys and values as a JSON object, in which the last of equal keys counts."""
+def collect_jsonb_object(types: Types) -> definition.InOrder:
+    """Return the final function of keys and values as a JSONB object. Of equal keys the last wins."""
 
     def finish(rows: Rows) -> Any:
         members = _members(rows)
-        return jsons.object_of(
-            {jsons.key_of(key, types[1]): jsons.value_of(value, types[2]) for key, value in members}
+        return jsons.jsonb_object(
+            {jsons.member_key(key, types[1]): jsons.to_jsonb_value(value, types[2]) for key, value in members}
         )
 
     return finish
 
 
-def first(types: Types) -> definition.InOrder:
-    """The value of the first row."""
+def first_value(types: Types) -> definition.InOrder:
+    """Return the final function of the first row's value."""
     return lambda rows: rows[0][0][1]
 
 
-def last(types: Types) -> definition.InOrder:
-    """The value of the last row."""
+def last_value(types: Types) -> definition.InOrder:
+    """Return the final function of the last row's value."""
     return lambda rows: rows[-1][0][1]
 
 
-def _fits_array(types: Types) -> Type | None:
+def _array_type(types: Types) -> Type | None:
     return array(types[0])
 
 
@@ -183,31 +183,52 @@ _OBJECT = {"('a', 1), ('b', NULL)": '\'{ "a" : 1, "b" : null }\''}
 _JSONB_OBJECT = {"('a', 1), ('b', NULL)": '\'{"a": 1, "b": null}\''}
 _Examples = dict[str, str]
 _Entry = tuple[str, str, str, _Examples, Rule, Callable[[Types], definition.InOrder]]
-_GATHERED: tuple[_Entry, ...] = (
-    ("array_agg", "a value", "The values as an array.", _ARRAY, present(_fits_array), arrayed),
-    ("list", "a value", "The values as an array.", _ARRAY, present(_fits_array), arrayed),
-    ("json_agg", "a value", "The values as a JSON array.", _LIST, present(_json), json_list),
-    ("jsonb_agg", "a value", "The values as a JSONB array.", _LIST, present(_jsonb), jsonb_list),
+_COLLECTING: tuple[_Entry, ...] = (
+    ("array_agg", "a value", "The values as an array.", _ARRAY, present_operands(_array_type), collect_array),
+    ("list", "a value", "The values as an array.", _ARRAY, present_operands(_array_type), collect_array),
+    (
+        "json_agg",
+        "a value",
+        "The values as a JSON array.",
+        _LIST,
+        present_operands(_json),
+        collect_json_array,
+    ),
+    (
+        "jsonb_agg",
+        "a value",
+        "The values as a JSONB array.",
+        _LIST,
+        present_operands(_jsonb),
+        collect_jsonb_array,
+    ),
     (
         "json_object_agg",
         "a key and a value",
         "Keys and values as a JSON object.",
         _OBJECT,
-        present(_json, 2),
-        json_members,
+        present_operands(_json, 2),
+        collect_json_object,
     ),
     (
         "jsonb_object_agg",
         "a key and a value",
         "Keys and values as a JSONB object.",
         _JSONB_OBJECT,
-        present(_jsonb, 2),
-        jsonb_members,
+        present_operands(_jsonb, 2),
+        collect_jsonb_object,
     ),
-    ("first", "a value", "The value of the first row.", {"(2), (NULL), (1)": "1"}, present(_same), first),
-    ("last", "a value", "The value of the last row.", {"(2), (1)": "2"}, present(_same), last),
+    (
+        "first",
+        "a value",
+        "The value of the first row.",
+        {"(2), (NULL), (1)": "1"},
+        present_operands(_same),
+        first_value,
+    ),
+    ("last", "a value", "The value of the last row.", {"(2), (1)": "2"}, present_operands(_same), last_value),
 )
-for _name, _accepts, _doc, _examples, _rule, _finish in _GATHERED:
+for _name, _accepts, _doc, _examples, _rule, _finish in _COLLECTING:
     register(
         AggregateFunction(
             _name,
@@ -215,23 +236,26 @@ for _name, _accepts, _doc, _examples, _rule, _finish in _GATHERED:
             _doc,
             _examples,
             _rule,
-            definition.natural(_finish),
+            definition.sorted_algorithm(_finish),
             Basic(),
-            in_order=_finish,
+            finish_in_order=_finish,
             keeps_nulls=True,
         )
     )
 
 
-def _chosen(types: Types) -> Signature | None:
+def _value_and_key(types: Types) -> Signature | None:
     return Signature(types, types[0]) if len(types) == 2 else None
 
 
-def _at_extreme(*, largest: bool) -> Callable[[Types], definition.InOrder]:
-    """The value of the first row whose other operand is least, or largest; rows without one do not count."""
+def _arg_extreme(*, largest: bool) -> Callable[[Types], definition.InOrder]:
+    """Return the final function of the value of the first row with the smallest or largest other operand.
+
+    Rows whose other operand is NULL do not count.
+    """
 
     def finish(rows: Rows) -> Value:
-        known = [(value, definition.key_of(other)) for (value, other), _ in rows if other is not None]
+        known = [(value, definition.sort_key(other)) for (value, other), _ in rows if other is not None]
         if not known:
             return None
         best = (max if largest else min)(key for _, key in known)
@@ -247,10 +271,10 @@ for _name, _largest in (("arg_min", False), ("min_by", False), ("arg_max", True)
             "a value and what to compare",
             f"The value where the other operand is {'largest' if _largest else 'smallest'}.",
             {"(1, 5), (2, 3), (3, 9), (NULL, 1), (7, NULL)": "3" if _largest else "2"},
-            _chosen,
-            definition.natural(_at_extreme(largest=_largest)),
+            _value_and_key,
+            definition.sorted_algorithm(_arg_extreme(largest=_largest)),
             Basic(),
-            in_order=_at_extreme(largest=_largest),
+            finish_in_order=_arg_extreme(largest=_largest),
         )
     )
 
@@ -267,8 +291,8 @@ def _power(value: float, times: int) -> float:
         return -math.inf if value < 0 and times % 2 else math.inf
 
 
-def multiplied(types: Types) -> definition.InOrder:
-    """The product of doubles in order."""
+def multiply_values(types: Types) -> definition.InOrder:
+    """Return the final function of the product of doubles in order."""
 
     def finish(rows: Rows) -> float:
         numbers: Counter[float] = Counter()
@@ -286,7 +310,7 @@ register(
         "The product of the values, as DOUBLE.",
         {"(2), (3), (NULL), (0.5)": "3"},
         _number,
-        definition.natural(multiplied),
+        definition.sorted_algorithm(multiply_values),
         Basic(),
     )
 )
@@ -299,21 +323,21 @@ def _is_number(type_: Type) -> bool:
     return type_.is_numeric or is_unknown(type_)
 
 
-def _fractions(type_: Type) -> Type | None:
-    """The type of a direct argument: a fraction, or an array of fractions."""
+def _fraction_type(type_: Type) -> Type | None:
+    """Return the type of a direct argument: a fraction, or an array of fractions."""
     if type_.kind is Kind.ARRAY:
         return array(DOUBLE) if _is_number(type_.parts[0]) else None
     return DOUBLE if _is_number(type_) else None
 
 
 def _percentile(value: Type, types: Types) -> Signature | None:
-    direct = _fractions(types[1])
+    direct = _fraction_type(types[1])
     if direct is None:
         return None
     return Signature((value, direct), array(value) if direct.kind is Kind.ARRAY else value)
 
 
-def _continuous(types: Types) -> Signature | None:
+def _continuous_rule(types: Types) -> Signature | None:
     if len(types) != 2 or not (_is_number(types[0]) or types[0].kind in INTERVALS):
         return None
     return _percentile(DOUBLE if _is_number(types[0]) else INTERVAL, types)
@@ -323,18 +347,20 @@ def _double_only(types: Types) -> Signature | None:
     return Signature((DOUBLE,), DOUBLE) if len(types) == 1 and _is_number(types[0]) else None
 
 
-def _discrete(types: Types) -> Signature | None:
+def _discrete_rule(types: Types) -> Signature | None:
     return _percentile(types[0], types) if len(types) == 2 else None
 
 
-def _one(types: Types) -> Signature | None:
+def _single_value(types: Types) -> Signature | None:
     return Signature(types, types[0]) if len(types) == 1 else None
 
 
-_CONTINUOUS, _DISCRETE = map(definition.at_places, (definition.continuous, definition.discrete))
+_CONTINUOUS, _DISCRETE = map(
+    definition.finish_at_positions, (definition.continuous_percentile, definition.discrete_percentile)
+)
 for _ordered_sets_name, _ordered_sets_accepts, _form in (
-    ("percentile_cont", "a fraction, and a number to order by", Form.ORDERED_SET),
-    ("quantile_cont", "a number and a fraction", Form.PLAIN),
+    ("percentile_cont", "a fraction, and a number to order by", CallForm.ORDERED_SET),
+    ("quantile_cont", "a number and a fraction", CallForm.PLAIN),
 ):
     register(
         AggregateFunction(
@@ -342,10 +368,10 @@ for _ordered_sets_name, _ordered_sets_accepts, _form in (
             _ordered_sets_accepts,
             "The number at a fraction of the way through the numbers in order, between two if it is there.",
             {"(7, 0.5), (1, 0.5), (2, 0.5), (NULL, 0.5)": "2", "(10, 0.25), (20, 0.25), (40, 0.25)": "15"},
-            _continuous,
-            definition.natural(_CONTINUOUS),
-            Basic(definition.continuous),
-            in_order=_CONTINUOUS if _form is Form.ORDERED_SET else None,
+            _continuous_rule,
+            definition.sorted_algorithm(_CONTINUOUS),
+            Basic(definition.continuous_percentile),
+            finish_in_order=_CONTINUOUS if _form is CallForm.ORDERED_SET else None,
             form=_form,
         )
     )
@@ -356,7 +382,7 @@ register(
         "The value in the middle, or the mean of the two that are.",
         {"(7), (1), (2), (NULL)": "2", "(1), (10), (4), (2)": "3"},
         _double_only,
-        definition.natural(definition.at_places(definition.median)),
+        definition.sorted_algorithm(definition.finish_at_positions(definition.median)),
         Basic(definition.median),
     )
 )
@@ -366,11 +392,11 @@ register(
         "a fraction, and a value to order by",
         "The first value in order at or after a fraction of all.",
         {"(7, 0.5), (1, 0.5), (2, 0.5), (NULL, 0.5)": "2", "('a', 0.9), ('c', 0.9), ('b', 0.9)": "'c'"},
-        _discrete,
-        definition.natural(_DISCRETE),
-        Basic(definition.discrete),
-        in_order=_DISCRETE,
-        form=Form.ORDERED_SET,
+        _discrete_rule,
+        definition.sorted_algorithm(_DISCRETE),
+        Basic(definition.discrete_percentile),
+        finish_in_order=_DISCRETE,
+        form=CallForm.ORDERED_SET,
     )
 )
 register(
@@ -379,32 +405,32 @@ register(
         "a value to order by",
         "The value that occurs most often; of several such the first in order.",
         {"(2), (1), (2), (NULL)": "2", "('b'), ('a'), ('b')": "'b'"},
-        _one,
-        definition.natural(definition.most_frequent),
+        _single_value,
+        definition.sorted_algorithm(definition.most_frequent),
         Basic(),
-        in_order=definition.most_frequent,
-        form=Form.ORDERED_SET,
+        finish_in_order=definition.most_frequent,
+        form=CallForm.ORDERED_SET,
     )
 )
 
 
-# What rank a row would have: composed of counts of the rows before it.
+# Hypothetical-set aggregates: the rank that a row would have, from counts of the rows before it.
 
 
-def _placed(result: Type) -> Callable[[Types], Signature | None]:
+def _hypothetical_rule(result: Type) -> Callable[[Types], Signature | None]:
     def rule(types: Types) -> Signature | None:
         return Signature(types, result) if len(types) > 1 and types[0] == INTEGER else None
 
     return rule
 
 
-def _counted(args: tuple[Scalar, ...], comparison: str) -> Scalar:
-    """1 where a row's place compares so with 0, else NULL."""
+def _indicator(args: tuple[Scalar, ...], comparison: str) -> Scalar:
+    """Return 1 where a row's position compares to 0 in this way, else NULL."""
     test = Call(comparison, (args[0], Literal(0, INTEGER)), BOOLEAN)
     return If(test, Literal(1, INTEGER), Literal(None, INTEGER), INTEGER)
 
 
-def _after(count: Scalar) -> Scalar:
+def _plus_one(count: Scalar) -> Scalar:
     return Call("add", (count, Literal(1, BIGINT)), BIGINT)
 
 
@@ -413,17 +439,17 @@ def _double(count: Scalar) -> Scalar:
 
 
 def _rank(args: tuple[Scalar, ...]) -> tuple[tuple[Part, ...], Scalar]:
-    return (Part("count", (_counted(args, "lt"),)),), _after(Column(0, BIGINT))
+    return (Part("count", (_indicator(args, "lt"),)),), _plus_one(Column(0, BIGINT))
 
 
 def _dense_rank(args: tuple[Scalar, ...]) -> tuple[tuple[Part, ...], Scalar]:
-    different = Part("count", (_counted(args, "lt"), *args[1:]), distinct=True)
-    return (different,), _after(Column(0, BIGINT))
+    different = Part("count", (_indicator(args, "lt"), *args[1:]), distinct=True)
+    return (different,), _plus_one(Column(0, BIGINT))
 
 
 def _percent_rank(args: tuple[Scalar, ...]) -> tuple[tuple[Part, ...], Scalar]:
     before, every = Column(0, BIGINT), Column(1, BIGINT)
-    parts = (Part("count", (_counted(args, "lt"),)), Part("count", (args[0],)))
+    parts = (Part("count", (_indicator(args, "lt"),)), Part("count", (args[0],)))
     none = Call("eq", (every, Literal(0, BIGINT)), BOOLEAN)
     share = Call("div", (_double(before), _double(every)), DOUBLE)
     return parts, If(none, Literal(float_to_word(0.0), DOUBLE), share, DOUBLE)
@@ -431,40 +457,40 @@ def _percent_rank(args: tuple[Scalar, ...]) -> tuple[tuple[Part, ...], Scalar]:
 
 def _cume_dist(args: tuple[Scalar, ...]) -> tuple[tuple[Part, ...], Scalar]:
     before, every = Column(0, BIGINT), Column(1, BIGINT)
-    parts = (Part("count", (_counted(args, "le"),)), Part("count", (args[0],)))
-    return parts, Call("div", (_double(_after(before)), _double(_after(every))), DOUBLE)
+    parts = (Part("count", (_indicator(args, "le"),)), Part("count", (args[0],)))
+    return parts, Call("div", (_double(_plus_one(before)), _double(_plus_one(every))), DOUBLE)
 
 
 @dataclass(slots=True)
-class Placings:
-    """How many rows there are with each place and keys."""
+class HypotheticalCounts:
+    """Number of rows by position relative to the hypothetical row, and by keys."""
 
     rows: dict[tuple[Value, ...], int]
 
-    def add(self, operands: tuple[Value, ...], times: int) -> "Placings":
-        """This one with rows more; negative ``times`` takes them away."""
+    def add(self, operands: tuple[Value, ...], times: int) -> "HypotheticalCounts":
+        """Add rows and return self. A negative ``times`` removes them."""
         self.rows[operands] = self.rows.get(operands, 0) + times
         if not self.rows[operands]:
             del self.rows[operands]
         return self
 
-    def merge(self, other: "Placings") -> "Placings":
-        """This one with all of the other."""
+    def merge(self, other: "HypotheticalCounts") -> "HypotheticalCounts":
+        """Add all of another state and return self."""
         for operands, times in other.rows.items():
             self.add(operands, times)
         return self
 
-    def counted(self, places: tuple[int, ...]) -> int:
-        """The rows at these places."""
-        return sum(times for operands, times in self.rows.items() if operands[0] in places)
+    def count(self, positions: tuple[int, ...]) -> int:
+        """Return the number of rows at these positions."""
+        return sum(times for operands, times in self.rows.items() if operands[0] in positions)
 
 
-def _over_places(finish: Callable[[Placings], Value]) -> Callable[[Types], Algorithm]:
+def _hypothetical_algorithm(finish: Callable[[HypotheticalCounts], Value]) -> Callable[[Types], Algorithm]:
     algorithm = Algorithm(
-        initialize=lambda: Placings({}),
-        add=Placings.add,
+        initialize=lambda: HypotheticalCounts({}),
+        add=HypotheticalCounts.add,
         subtract=lambda state, operands, times: state.add(operands, -times),
-        merge=Placings.merge,
+        merge=HypotheticalCounts.merge,
         finish=finish,
     )
     return lambda types: algorithm
@@ -474,25 +500,25 @@ def _share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
 
 
-_EVERY = (-1, 0, 1)
+_ALL_POSITIONS = (-1, 0, 1)
 _RANKS: tuple[
-    tuple[str, str, Type, Composed, int, dict[str, str], Callable[[Placings], Value]],
+    tuple[str, str, Type, Composite, int, dict[str, str], Callable[[HypotheticalCounts], Value]],
     ...,
 ] = (
     (
         "rank",
         "The rank that the values would have among the rows: one more than the rows before them.",
         BIGINT,
-        Composed(_rank),
+        Composite(_rank),
         1,
         {"(1, 2), (2, 2), (3, 2), (NULL, 2)": "2", "(1, 3), (1, 3), (2, 3)": "4"},
-        lambda state: 1 + state.counted((-1,)),
+        lambda state: 1 + state.count((-1,)),
     ),
     (
         "dense_rank",
         "The rank that the values would have among different rows.",
         BIGINT,
-        Composed(_dense_rank),
+        Composite(_dense_rank),
         1,
         {"(1, 2), (2, 2), (3, 2), (NULL, 2)": "2", "(1, 3), (1, 3), (2, 3)": "3"},
         lambda state: 1 + sum(operands[0] == -1 for operands in state.rows),
@@ -501,19 +527,19 @@ _RANKS: tuple[
         "percent_rank",
         "The share of the rows that come before the values.",
         DOUBLE,
-        Composed(_percent_rank),
+        Composite(_percent_rank),
         float_to_word(0.0),
         {"(1, 2), (2, 2), (3, 2), (NULL, 2)": "0.25"},
-        lambda state: _share(state.counted((-1,)), state.counted(_EVERY)),
+        lambda state: _share(state.count((-1,)), state.count(_ALL_POSITIONS)),
     ),
     (
         "cume_dist",
         "The share of the rows, the values among them, that come before the values or are equal.",
         DOUBLE,
-        Composed(_cume_dist),
+        Composite(_cume_dist),
         float_to_word(1.0),
         {"(1, 2), (2, 2), (3, 2), (NULL, 2)": "0.6"},
-        lambda state: _share(state.counted((-1, 0)) + 1, state.counted(_EVERY) + 1),
+        lambda state: _share(state.count((-1, 0)) + 1, state.count(_ALL_POSITIONS) + 1),
     ),
 )
 for (
@@ -531,21 +557,21 @@ for (
             "values, and as many keys to order by",
             _ordered_sets_doc,
             _ordered_sets_examples,
-            _placed(_type),
-            _over_places(_ordered_sets_finish),
+            _hypothetical_rule(_type),
+            _hypothetical_algorithm(_ordered_sets_finish),
             _maintenance,
             empty=_empty,
-            form=Form.HYPOTHETICAL,
+            form=CallForm.HYPOTHETICAL,
         )
     )
 
 
 @dataclass(slots=True)
 class Tally:
-    """How often each value is there, and, if that is asked, how many of the most frequent ones are wanted."""
+    """Number of each value, and for ``top_k`` the number of most frequent values to return."""
 
     counts: dict[Value, int]
-    few: int = 0
+    limit: int = 0
 
 
 def _add(tally: Tally, row: tuple[Value, ...], times: int) -> Tally:
@@ -555,7 +581,7 @@ def _add(tally: Tally, row: tuple[Value, ...], times: int) -> Tally:
     else:
         del tally.counts[row[0]]
     if len(row) > 1:
-        tally.few = row[1]
+        tally.limit = row[1]
     return tally
 
 
@@ -566,24 +592,24 @@ def _subtract(tally: Tally, row: tuple[Value, ...], times: int) -> Tally:
 def _merge(tally: Tally, other: Tally) -> Tally:
     for value, times in other.counts.items():
         _add(tally, (value,), times)
-    tally.few = max(tally.few, other.few)
+    tally.limit = max(tally.limit, other.limit)
     return tally
 
 
 def _most_frequent(tally: Tally) -> Any:
-    """The most frequent values, of equally frequent ones the smallest first."""
+    """Return the most frequent values, ties in ascending order."""
     if not tally.counts:
         return None
     ranked = sorted(tally.counts.items(), key=lambda entry: (-entry[1], entry[0]))
-    return of([value for value, _ in ranked[: tally.few]])
+    return array_of([value for value, _ in ranked[: tally.limit]])
 
 
-def _different(tally: Tally) -> Any:
-    return of(sorted(tally.counts)) if tally.counts else None
+def _distinct_values(tally: Tally) -> Any:
+    return array_of(sorted(tally.counts)) if tally.counts else None
 
 
-def tallying(finish: Callable[[Tally], Value]) -> Callable[[Types], Algorithm]:
-    """The algorithm of an aggregate of counts."""
+def tally_algorithm(finish: Callable[[Tally], Value]) -> Callable[[Types], Algorithm]:
+    """Return the algorithm of an aggregate over tallies."""
 
     def algorithm(types: Types) -> Algorithm:
         return Algorithm(lambda: Tally({}), _add, _merge, finish, _subtract)
@@ -591,7 +617,7 @@ def tallying(finish: Callable[[Tally], Value]) -> Callable[[Types], Algorithm]:
     return algorithm
 
 
-def _top(types: Types) -> Signature | None:
+def _top_k_rule(types: Types) -> Signature | None:
     whole = len(types) == 2 and (types[1].kind in (Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT))
     if not whole or types[0].kind is Kind.ARRAY:
         return None
@@ -599,14 +625,14 @@ def _top(types: Types) -> Signature | None:
     return Signature((value, INTEGER), array(value))
 
 
-def _tallies_one(types: Types) -> Signature | None:
+def _distinct_values_rule(types: Types) -> Signature | None:
     if len(types) != 1 or types[0].kind is Kind.ARRAY:
         return None
     value = TEXT if is_unknown(types[0]) else types[0]
     return Signature((value,), array(value))
 
 
-def _tallies_counted(types: Types) -> Signature | None:
+def _distinct_count_rule(types: Types) -> Signature | None:
     return Signature(types, BIGINT) if len(types) == 1 else None
 
 
@@ -616,10 +642,10 @@ register(
         "a value and how many",
         "The most frequent values as an array, of equally frequent ones the smallest first.",
         {"(2, 2), (1, 2), (3, 2), (3, 2), (NULL, 2)": "[3, 1]", "('b', 1), ('a', 1)": "['a']"},
-        _top,
-        tallying(_most_frequent),
-        Folded(),
-        tallied=True,
+        _top_k_rule,
+        tally_algorithm(_most_frequent),
+        Invertible(),
+        uses_tally=True,
     )
 )
 register(
@@ -628,10 +654,10 @@ register(
         "a value",
         "The different values as an array, in order.",
         {"(2), (1), (2), (NULL)": "[1, 2]"},
-        _tallies_one,
-        tallying(_different),
-        Folded(),
-        tallied=True,
+        _distinct_values_rule,
+        tally_algorithm(_distinct_values),
+        Invertible(),
+        uses_tally=True,
         idempotent=True,
     )
 )
@@ -641,12 +667,12 @@ register(
         "a value",
         "How many different values there are.",
         {"(2), (1), (2), (NULL)": "2", "(NULL::INT)": "0"},
-        _tallies_counted,
-        tallying(lambda tally: len(tally.counts)),
-        Folded(),
+        _distinct_count_rule,
+        tally_algorithm(lambda tally: len(tally.counts)),
+        Invertible(),
         empty=0,
         identity=0,
-        tallied=True,
+        uses_tally=True,
         idempotent=True,
     )
 )

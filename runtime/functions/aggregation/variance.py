@@ -1,7 +1,7 @@
 """Variance, covariance and regression aggregates, composed of exact sums of products.
 
-``$comoment`` is sum(x * y) - sum(x) * sum(y) / n over exact sums: no cancellation error, and deletions leave
-no residue.
+``$comoment`` is sum(x * y) - sum(x) * sum(y) / n over exact sums: no cancellation error, and deletions
+leave no residue.
 """
 
 import math
@@ -14,7 +14,7 @@ from kpg.runtime.functions.aggregation.definition import (
     AccumulatorKind,
     AggregateFunction,
     Algorithm,
-    Composed,
+    Composite,
     Part,
     Types,
     Value,
@@ -31,10 +31,10 @@ Operands = tuple[Value, ...]
 
 @dataclass(slots=True)
 class Moments:
-    """Pairs of numbers of which neither is NULL: how many, how many are not finite, and exact sums."""
+    """Moments of pairs without NULLs: count, number of pairs that are not finite, and exact sums."""
 
     count: int = 0
-    others: int = 0
+    non_finite: int = 0
     first: Fraction = Fraction(0)
     second: Fraction = Fraction(0)
     squares: Fraction = Fraction(0)
@@ -42,13 +42,13 @@ class Moments:
     second_squares: Fraction = Fraction(0)
 
     def add(self, operands: Operands, times: int) -> "Moments":
-        """This one with a pair ``times`` times more; negative ``times`` takes it away."""
+        """Add a pair ``times`` times and return self. A negative ``times`` removes it."""
         first, second = operands[0], operands[-1]
         if first is None or second is None:
             return self
         self.count += times
         if not (math.isfinite(first) and math.isfinite(second)):
-            self.others += times
+            self.non_finite += times
             return self
         x, y = Fraction(first), Fraction(second)
         self.first += x * times
@@ -59,9 +59,9 @@ class Moments:
         return self
 
     def merge(self, other: "Moments") -> "Moments":
-        """This one with all of the other."""
+        """Add all of another state and return self."""
         self.count += other.count
-        self.others += other.others
+        self.non_finite += other.non_finite
         self.first += other.first
         self.second += other.second
         self.squares += other.squares
@@ -71,42 +71,42 @@ class Moments:
 
     @property
     def sxx(self) -> float:
-        """Of the first numbers: the sum of the squares of their distances from the mean."""
-        return self._rounded(self.squares - self.first * self.first / self.count)
+        """Sum of squared distances of the first numbers from their mean."""
+        return self._to_float(self.squares - self.first * self.first / self.count)
 
     @property
     def sxy(self) -> float:
-        """The sum of the products of the distances of both numbers from their means."""
-        return self._rounded(self.products - self.first * self.second / self.count)
+        """Sum of the products of both numbers' distances from their means."""
+        return self._to_float(self.products - self.first * self.second / self.count)
 
     @property
     def syy(self) -> float:
-        """Of the second numbers: the sum of the squares of their distances from the mean."""
-        return self._rounded(self.second_squares - self.second * self.second / self.count)
+        """Sum of squared distances of the second numbers from their mean."""
+        return self._to_float(self.second_squares - self.second * self.second / self.count)
 
     @property
     def means(self) -> tuple[float, float]:
-        """The means of both."""
-        return self._rounded(self.first / self.count), self._rounded(self.second / self.count)
+        """Means of the first and the second numbers."""
+        return self._to_float(self.first / self.count), self._to_float(self.second / self.count)
 
-    def _rounded(self, exact: Fraction) -> float:
-        return math.nan if self.others else float(exact)
+    def _to_float(self, exact: Fraction) -> float:
+        return math.nan if self.non_finite else float(exact)
 
 
-def _over_moments(finish: Callable[[Moments], Value], scale: int = 1) -> Algorithm:
-    def scaled(operands: Operands) -> Operands:
+def _moments_algorithm(finish: Callable[[Moments], Value], scale: int = 1) -> Algorithm:
+    def unscale(operands: Operands) -> Operands:
         return operands if scale == 1 else tuple(Fraction(one, scale) for one in operands)
 
     return Algorithm(
         initialize=Moments,
-        add=lambda state, operands, times: state.add(scaled(operands), times),
-        subtract=lambda state, operands, times: state.add(scaled(operands), -times),
+        add=lambda state, operands, times: state.add(unscale(operands), times),
+        subtract=lambda state, operands, times: state.add(unscale(operands), -times),
         merge=Moments.merge,
         finish=lambda state: finish(state) if state.count else None,
     )
 
 
-def _pair(types: Types) -> Signature | None:
+def _pair_rule(types: Types) -> Signature | None:
     same = len(types) == 2 and types[0] == types[1]
     return Signature(types, DOUBLE) if same and (types[0] == DOUBLE or types[0].is_exact) else None
 
@@ -117,14 +117,14 @@ register(
         "two numbers of one type",
         "The sum of the products of both numbers' distances from their means.",
         {},
-        _pair,
-        lambda types: _over_moments(lambda state: state.sxy),
+        _pair_rule,
+        lambda types: _moments_algorithm(lambda state: state.sxy),
         Accumulable(AccumulatorKind.COMOMENT),
     )
 )
 
 
-def _of(function: str, *args: Scalar) -> Scalar:
+def _double_call(function: str, *args: Scalar) -> Scalar:
     return Call(function, args, DOUBLE)
 
 
@@ -136,34 +136,34 @@ def _constant(value: float) -> Scalar:
     return Literal(float_to_word(value), DOUBLE)
 
 
-def _positive(scalar: Scalar) -> Scalar:
-    """The number, or NULL if it is 0."""
-    return _of("nullif", scalar, _constant(0.0))
+def _null_if_zero(scalar: Scalar) -> Scalar:
+    """Return the number, or NULL for 0."""
+    return _double_call("nullif", scalar, _constant(0.0))
 
 
-def _spread(*, sample: bool, root: bool) -> Composed:
+def _spread_composite(*, sample: bool, root: bool) -> Composite:
     def build(args: tuple[Scalar, ...]) -> tuple[tuple[Part, ...], Scalar]:
         value = args[0] if args[0].type.is_exact else _double(args[0])
         squares: Scalar = Column(0, DOUBLE)
         if value.type.is_exact and value.type.scale:
-            squares = _of("div", squares, _constant(10.0 ** (2 * value.type.scale)))
+            squares = _double_call("div", squares, _constant(10.0 ** (2 * value.type.scale)))
         number = _double(Column(1, BIGINT))
-        divisor = _positive(_of("sub", number, _constant(1.0)) if sample else number)
-        variance = _of("div", squares, divisor)
+        divisor = _null_if_zero(_double_call("sub", number, _constant(1.0)) if sample else number)
+        variance = _double_call("div", squares, divisor)
         parts = (Part("$comoment", (value, value)), Part("count", (value,)))
-        return parts, _of("sqrt", variance) if root else variance
+        return parts, _double_call("sqrt", variance) if root else variance
 
-    return Composed(build)
+    return Composite(build)
 
 
-def _spreading(*, sample: bool, root: bool) -> Callable[[Types], Algorithm]:
+def _spread_algorithm(*, sample: bool, root: bool) -> Callable[[Types], Algorithm]:
     def finish(state: Moments) -> float | None:
         divisor = state.count - 1 if sample else state.count
         if not divisor:
             return None
         return math.sqrt(state.sxx / divisor) if root else state.sxx / divisor
 
-    return lambda types: _over_moments(finish, 10 ** types[0].scale if types[0].is_exact else 1)
+    return lambda types: _moments_algorithm(finish, 10 ** types[0].scale if types[0].is_exact else 1)
 
 
 _SPREADS: tuple[tuple[str, str, str, bool, bool], ...] = (
@@ -182,43 +182,43 @@ for _name, _doc, _expected, _sample, _root in _SPREADS:
             _doc,
             {"(1), (2), (3), (NULL)": _expected, "(1e9), (1000000001), (1000000002)": _expected},
             number_rule,
-            _spreading(sample=_sample, root=_root),
-            _spread(sample=_sample, root=_root),
-            over={Kind.NUMERIC: f"${'stddev' if _root else 'var'}_{'samp' if _sample else 'pop'}"},
-            exact=dict.fromkeys(
+            _spread_algorithm(sample=_sample, root=_root),
+            _spread_composite(sample=_sample, root=_root),
+            by_kind={Kind.NUMERIC: f"${'stddev' if _root else 'var'}_{'samp' if _sample else 'pop'}"},
+            exact_by_kind=dict.fromkeys(
                 EXACT_KINDS, f"$exact_{'stddev' if _root else 'var'}_{'samp' if _sample else 'pop'}"
             ),
         )
     )
 
 
-# Of pairs (y, x), as Postgres has them.
+# Regression aggregates take pairs (y, x), as in Postgres.
 
 N, SXY, SXX, SYY, SX, SY = range(6)
 """What regressions are composed of."""
 
 
-def _pairs(types: Types) -> Signature | None:
+def _pairs_rule(types: Types) -> Signature | None:
     if len(types) != 2 or not all(type_.is_numeric or is_unknown(type_) for type_ in types):
         return None
     return Signature((DOUBLE, DOUBLE), DOUBLE)
 
 
-def _count_pairs(types: Types) -> Signature | None:
-    signature = _pairs(types)
+def _count_rule(types: Types) -> Signature | None:
+    signature = _pairs_rule(types)
     return None if signature is None else Signature(signature.args, BIGINT)
 
 
-def _beside(value: Scalar, other: Scalar) -> Scalar:
-    """The value where the other is not NULL."""
+def _where_not_null(value: Scalar, other: Scalar) -> Scalar:
+    """Return the value where the other is not NULL."""
     known = Call("is_not_null", (other,), BOOLEAN)
     return value if value == other else If(known, value, Literal(None, DOUBLE), DOUBLE)
 
 
-def _composed(of: tuple[int, ...], result: Callable[..., Scalar]) -> Composed:
+def _regression_composite(components: tuple[int, ...], result: Callable[..., Scalar]) -> Composite:
     def build(args: tuple[Scalar, ...]) -> tuple[tuple[Part, ...], Scalar]:
-        y, x = _beside(args[0], args[1]), _beside(args[1], args[0])
-        every = (
+        y, x = _where_not_null(args[0], args[1]), _where_not_null(args[1], args[0])
+        parts = (
             Part("count", (y,)),
             Part("$comoment", args),
             Part("$comoment", (x, x)),
@@ -226,35 +226,43 @@ def _composed(of: tuple[int, ...], result: Callable[..., Scalar]) -> Composed:
             Part("sum", (x,)),
             Part("sum", (y,)),
         )
-        columns = (Column(place, BIGINT if part == N else DOUBLE) for place, part in enumerate(of))
-        return tuple(every[part] for part in of), result(*columns)
+        columns = (Column(place, BIGINT if part == N else DOUBLE) for place, part in enumerate(components))
+        return tuple(parts[part] for part in components), result(*columns)
 
-    return Composed(build)
+    return Composite(build)
 
 
 def _mean(total: Scalar, number: Scalar) -> Scalar:
-    return _of("div", total, _positive(_double(number)))
+    return _double_call("div", total, _null_if_zero(_double(number)))
 
 
 def _sample_mean(total: Scalar, number: Scalar) -> Scalar:
-    return _of("div", total, _positive(_of("sub", _double(number), _constant(1.0))))
+    return _double_call("div", total, _null_if_zero(_double_call("sub", _double(number), _constant(1.0))))
 
 
 def _if_large(first: Scalar, second: Scalar, apart: Scalar, together: Scalar) -> Scalar:
-    """What is computed of two spreads apart, if their product may be no double, else of the product."""
+    """Return ``apart`` if the product of two spreads may overflow a double, otherwise ``together``."""
     large = (Call("gt", (spread, _constant(1e150)), BOOLEAN) for spread in (first, second))
     return If(Call("or", tuple(large), BOOLEAN), apart, together, DOUBLE)
 
 
 def _correlation(sxy: Scalar, sxx: Scalar, syy: Scalar) -> Scalar:
-    apart = _of("div", _of("div", sxy, _positive(_of("sqrt", sxx))), _positive(_of("sqrt", syy)))
-    together = _of("div", sxy, _positive(_of("sqrt", _of("mul", sxx, syy))))
+    apart = _double_call(
+        "div",
+        _double_call("div", sxy, _null_if_zero(_double_call("sqrt", sxx))),
+        _null_if_zero(_double_call("sqrt", syy)),
+    )
+    together = _double_call("div", sxy, _null_if_zero(_double_call("sqrt", _double_call("mul", sxx, syy))))
     return _if_large(sxx, syy, apart, together)
 
 
 def _determination(sxy: Scalar, sxx: Scalar, syy: Scalar) -> Scalar:
-    apart = _of("mul", _of("div", sxy, _positive(sxx)), _of("div", sxy, _positive(syy)))
-    together = _of("div", _of("mul", sxy, sxy), _positive(_of("mul", sxx, syy)))
+    apart = _double_call(
+        "mul", _double_call("div", sxy, _null_if_zero(sxx)), _double_call("div", sxy, _null_if_zero(syy))
+    )
+    together = _double_call(
+        "div", _double_call("mul", sxy, sxy), _null_if_zero(_double_call("mul", sxx, syy))
+    )
     share = _if_large(sxx, syy, apart, together)
     flat = Call("eq", (syy, _constant(0.0)), BOOLEAN)
     sloping = Call("ne", (sxx, _constant(0.0)), BOOLEAN)
@@ -262,88 +270,108 @@ def _determination(sxy: Scalar, sxx: Scalar, syy: Scalar) -> Scalar:
 
 
 def _slope(sxy: Scalar, sxx: Scalar) -> Scalar:
-    return _of("div", sxy, _positive(sxx))
+    return _double_call("div", sxy, _null_if_zero(sxx))
 
 
 def _intercept(sxy: Scalar, sxx: Scalar, sx: Scalar, sy: Scalar, number: Scalar) -> Scalar:
-    return _mean(_of("sub", sy, _of("div", _of("mul", sx, sxy), _positive(sxx))), number)
+    return _mean(
+        _double_call("sub", sy, _double_call("div", _double_call("mul", sx, sxy), _null_if_zero(sxx))), number
+    )
 
 
 def _quotient(dividend: float, divisor: float) -> float | None:
     return dividend / divisor if divisor else None
 
 
-def _square_share(state: Moments) -> float | None:
-    """``first`` is y, ``second`` is x."""
+def _determination_of_moments(state: Moments) -> float | None:
+    """Return r squared of moments, in which ``first`` is y and ``second`` is x."""
     if not state.syy:
         return None
     return state.sxy / state.sxx * (state.sxy / state.syy) if state.sxx else 1.0
 
 
-def _crossing(state: Moments) -> float | None:
+def _intercept_of_moments(state: Moments) -> float | None:
     slope = _quotient(state.sxy, state.syy)
     return None if slope is None else state.means[0] - state.means[1] * slope
 
 
 _LINE = "(1, 1), (3, 2), (5, 3), (7, 5), (NULL, 4), (4, NULL)"
-_REGRESSIONS: tuple[tuple[str, str, str, Composed, Callable[[Moments], Value]], ...] = (
+_REGRESSIONS: tuple[tuple[str, str, str, Composite, Callable[[Moments], Value]], ...] = (
     (
         "regr_sxx",
         "Sum of the squares of x's distances from its mean.",
         "8.75",
-        _composed((SXX,), lambda s: s),
+        _regression_composite((SXX,), lambda s: s),
         lambda m: m.syy,
     ),
     (
         "regr_syy",
         "Sum of the squares of y's distances from its mean.",
         "20",
-        _composed((SYY,), lambda s: s),
+        _regression_composite((SYY,), lambda s: s),
         lambda m: m.sxx,
     ),
     (
         "regr_sxy",
         "Sum of the products of y's and x's distances from their means.",
         "13",
-        _composed((SXY,), lambda s: s),
+        _regression_composite((SXY,), lambda s: s),
         lambda m: m.sxy,
     ),
-    ("regr_avgx", "Mean of x, where y is known.", "2.75", _composed((SX, N), _mean), lambda m: m.means[1]),
-    ("regr_avgy", "Mean of y, where x is known.", "4", _composed((SY, N), _mean), lambda m: m.means[0]),
+    (
+        "regr_avgx",
+        "Mean of x, where y is known.",
+        "2.75",
+        _regression_composite((SX, N), _mean),
+        lambda m: m.means[1],
+    ),
+    (
+        "regr_avgy",
+        "Mean of y, where x is known.",
+        "4",
+        _regression_composite((SY, N), _mean),
+        lambda m: m.means[0],
+    ),
     (
         "regr_slope",
         "Slope of the line through the pairs that is nearest by least squares.",
         "13 / 8.75",
-        _composed((SXY, SXX), _slope),
+        _regression_composite((SXY, SXX), _slope),
         lambda m: _quotient(m.sxy, m.syy),
     ),
     (
         "regr_intercept",
         "Where that line is at x = 0.",
         "4 - 2.75 * 13 / 8.75",
-        _composed((SXY, SXX, SX, SY, N), _intercept),
-        _crossing,
+        _regression_composite((SXY, SXX, SX, SY, N), _intercept),
+        _intercept_of_moments,
     ),
     (
         "regr_r2",
         "Square of the correlation; 1 if y is constant.",
         "169 / 175.0",
-        _composed((SXY, SXX, SYY), _determination),
-        _square_share,
+        _regression_composite((SXY, SXX, SYY), _determination),
+        _determination_of_moments,
     ),
     (
         "corr",
         "Correlation of y and x.",
         "13 / sqrt(175.0)",
-        _composed((SXY, SXX, SYY), _correlation),
+        _regression_composite((SXY, SXX, SYY), _correlation),
         lambda m: _quotient(m.sxy, math.sqrt(m.sxx) * math.sqrt(m.syy)),
     ),
-    ("covar_pop", "Covariance of all pairs.", "3.25", _composed((SXY, N), _mean), lambda m: m.sxy / m.count),
+    (
+        "covar_pop",
+        "Covariance of all pairs.",
+        "3.25",
+        _regression_composite((SXY, N), _mean),
+        lambda m: m.sxy / m.count,
+    ),
     (
         "covar_samp",
         "Covariance of a sample.",
         "13 / 3.0",
-        _composed((SXY, N), _sample_mean),
+        _regression_composite((SXY, N), _sample_mean),
         lambda m: _quotient(m.sxy, m.count - 1),
     ),
 )
@@ -354,8 +382,8 @@ for _name, _doc, _expected, _maintenance, _finish in _REGRESSIONS:
             "two numbers, y and x",
             _doc,
             {_LINE: _expected},
-            _pairs,
-            lambda types, finish=_finish: _over_moments(finish),  # type: ignore[misc]
+            _pairs_rule,
+            lambda types, finish=_finish: _moments_algorithm(finish),  # type: ignore[misc]
             _maintenance,
         )
     )
@@ -365,7 +393,7 @@ register(
         "two numbers, y and x",
         "Pairs of which both are known.",
         {_LINE: "4"},
-        _count_pairs,
+        _count_rule,
         lambda types: Algorithm(
             initialize=Moments,
             add=Moments.add,
@@ -373,7 +401,7 @@ register(
             merge=Moments.merge,
             finish=lambda state: state.count,
         ),
-        _composed((N,), lambda number: number),
+        _regression_composite((N,), lambda number: number),
         empty=0,
     )
 )

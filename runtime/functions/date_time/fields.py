@@ -21,7 +21,7 @@ YEAR_DAYS: Final = 365.25
 
 SECONDS: Final = decimal(8, 6)
 LONG_SECONDS: Final = decimal(18, 6)
-TYPES: Final[dict[str, Type]] = {
+FIELD_TYPES: Final[dict[str, Type]] = {
     **dict.fromkeys(
         ("century", "day", "decade", "dow", "doy", "hour", "isodow", "isoyear", "microseconds", "millennium"),
         INTEGER,
@@ -33,7 +33,7 @@ TYPES: Final[dict[str, Type]] = {
     "epoch": LONG_SECONDS,
     "julian": decimal(18, 10),
 }
-"""The fields and their types: numbers as words of these."""
+"""The fields and the types of their values, which are words."""
 ALIASES: Final = {
     **{f"{name}s": name for name in ("second", "minute", "hour", "day", "week", "month", "year", "decade")},
     "centuries": "century",
@@ -73,72 +73,80 @@ ALIASES: Final = {
     "timezone_h": "timezone_hour",
     "timezone_m": "timezone_minute",
 }
-DAY_ONLY: Final = frozenset({"hour", "minute", "second", "milliseconds", "microseconds", "epoch"})
-"""The fields of a time of day."""
-ENDLESS: Final = frozenset({"epoch", "julian", "year", "isoyear", "decade", "century", "millennium"})
-"""The fields that grow without end: of an infinite moment they are infinite, as others are NULL."""
-NOT_OF_SPANS: Final = frozenset({"dow", "doy", "isodow", "isoyear", "week", "julian"})
+TIME_FIELDS: Final = frozenset({"hour", "minute", "second", "milliseconds", "microseconds", "epoch"})
+"""Fields of a time of day."""
+UNBOUNDED_FIELDS: Final = frozenset({"epoch", "julian", "year", "isoyear", "decade", "century", "millennium"})
+"""Fields that grow without bound: infinite for an infinite moment, where other fields are NULL."""
+MOMENT_FIELDS: Final = frozenset({"dow", "doy", "isodow", "isoyear", "week", "julian"})
 
-Reader = Callable[[Any], int | None]
+FieldReader = Callable[[Any], int | None]
 
 
-def named(field: str) -> str:
-    """The field that a word means; ValueError if it means none."""
+def canonical_field(field: str) -> str:
+    """Return the field with this name or alias.
+
+    Raises:
+        ValueError: There is no such field.
+    """
     lowered = field.lower().strip()
-    found = ALIASES.get(lowered, lowered)
-    if found not in TYPES:
+    canonical = ALIASES.get(lowered, lowered)
+    if canonical not in FIELD_TYPES:
         raise ValueError(f'unit "{field}" not recognized')
-    return found
+    return canonical
 
 
-def reader(field: str, type_: Type) -> Reader:
-    """Gives a field of values of a type, as a word of the field's type; ValueError if the type has none."""
+def field_reader(field: str, type_: Type) -> FieldReader:
+    """Return a function from a value of a type to a field, as a word of the field's type.
+
+    Raises:
+        ValueError: The type does not have the field.
+    """
     unsupported = ValueError(f'unit "{field}" not supported for type {type_}')
     match type_.kind:
         case Kind.DATE:
-            if field in DAY_ONLY - {"epoch"} or field.startswith("timezone"):
+            if field in TIME_FIELDS - {"epoch"} or field.startswith("timezone"):
                 raise unsupported
-            return lambda days: None if is_infinite(days) else of_moment(field, days * DAY)
+            return lambda days: None if is_infinite(days) else moment_field(field, days * DAY)
         case Kind.TIMESTAMP:
             if field.startswith("timezone"):
                 raise unsupported
-            return lambda stamp: of_moment(field, stamp)
+            return lambda stamp: moment_field(field, stamp)
         case Kind.TIMESTAMPTZ:
-            return lambda stamp: of_moment(field, stamp)
+            return lambda stamp: moment_field(field, stamp)
         case Kind.TIME:
-            if field not in DAY_ONLY:
+            if field not in TIME_FIELDS:
                 raise unsupported
-            return lambda time: time if field == "epoch" else of_time(field, time)
+            return lambda time: time if field == "epoch" else time_field(field, time)
         case _:
-            if field in NOT_OF_SPANS or field.startswith("timezone"):
+            if field in MOMENT_FIELDS or field.startswith("timezone"):
                 raise unsupported
-            return lambda span: of_span(field, span)
+            return lambda span: interval_field(field, span)
 
 
-def of_time(field: str, time: int) -> int:
-    """A field of microseconds since midnight."""
+def time_field(field: str, time: int) -> int:
+    """Return a field of microseconds since midnight."""
     match field:
         case "hour":
             return time // HOUR
         case "minute":
             return time // MINUTE % 60
-        case _:  # all the same word, with the point at other places
+        case _:  # the same word at different scales
             return time % MINUTE
 
 
-def of_moment(field: str, stamp: int) -> int | None:
-    """A field of a moment, NULL of an infinite one."""
+def moment_field(field: str, stamp: int) -> int | None:
+    """Return a field of a moment, or NULL for an infinite moment."""
     if is_infinite(stamp):
         return None
-    if field in DAY_ONLY:
-        return stamp if field == "epoch" else of_time(field, stamp % DAY)
+    if field in TIME_FIELDS:
+        return stamp if field == "epoch" else time_field(field, stamp % DAY)
     if field.startswith("timezone"):
         return 0
     days, rest = divmod(stamp, DAY)
     year, month, day = civil(days)
     match field:
         case "year" | "decade" | "century" | "millennium":
-            return _counted(year, {"year": 1, "decade": 10, "century": 100, "millennium": 1000}[field])
+            return _period_number(year, {"year": 1, "decade": 10, "century": 100, "millennium": 1000}[field])
         case "month" | "day":
             return month if field == "month" else day
         case "quarter":
@@ -150,56 +158,56 @@ def of_moment(field: str, stamp: int) -> int | None:
         case "week" | "isoyear":
             thursday = days - (days + 3) % 7 + 3
             year = civil(thursday)[0]
-            return (thursday - days_of(year, 1, 1)) // 7 + 1 if field == "week" else _counted(year, 1)
+            return (thursday - days_of(year, 1, 1)) // 7 + 1 if field == "week" else _period_number(year, 1)
         case _:
             return (days + JULIAN_EPOCH) * 10**10 + round(rest * 10**10 / DAY)
 
 
-def _counted(year: int, length: int) -> int:
-    """The year, or the decade, century or millennium that it is in; the year 0 is 1 BC."""
+def _period_number(year: int, length: int) -> int:
+    """Return the year, or its decade, century or millennium. The year 0 is 1 BC."""
     if length == 10:
         return year // 10
     return (year + length - 1) // length if year > 0 else -((length - year) // length)
 
 
-def of_span(field: str, span: Interval) -> int:
-    """A field of an interval."""
-    years, months = _split(span.months, 12)
+def interval_field(field: str, span: Interval) -> int:
+    """Return a field of an interval."""
+    years, months = split_units(span.months, 12)
     match field:
         case "year":
             return years
         case "decade" | "century" | "millennium":
-            return _split(years, {"decade": 10, "century": 100, "millennium": 1000}[field])[0]
+            return split_units(years, {"decade": 10, "century": 100, "millennium": 1000}[field])[0]
         case "month":
             return months
         case "quarter":
-            return _split(months, 3)[0] + 1
+            return split_units(months, 3)[0] + 1
         case "day":
             return span.days
         case "hour":
-            return _split(span.microseconds, HOUR)[0]
+            return split_units(span.microseconds, HOUR)[0]
         case "minute":
-            return _split(_split(span.microseconds, HOUR)[1], MINUTE)[0]
+            return split_units(split_units(span.microseconds, HOUR)[1], MINUTE)[0]
         case "epoch":
             return int(years * YEAR_DAYS * DAY) + (months * 30 + span.days) * DAY + span.microseconds
         case _:
-            return _split(span.microseconds, MINUTE)[1]
+            return split_units(span.microseconds, MINUTE)[1]
 
 
-def _split(number: int, unit: int) -> tuple[int, int]:
-    """The whole units and the rest, both towards zero."""
+def split_units(number: int, unit: int) -> tuple[int, int]:
+    """Return the quotient and remainder, both truncated toward zero."""
     sign = -1 if number < 0 else 1
     whole, rest = divmod(abs(number), unit)
     return sign * whole, sign * rest
 
 
-def as_number(field: str, word: int | None) -> float | None:
-    """A field's word as the number that it means."""
-    return None if word is None else word / 10 ** TYPES[field].scale
+def word_to_number(field: str, word: int | None) -> float | None:
+    """Return the number of a field's word."""
+    return None if word is None else word / 10 ** FIELD_TYPES[field].scale
 
 
-def start(field: str, stamp: int) -> int:
-    """The beginning of the unit that a moment is in."""
+def truncate_moment(field: str, stamp: int) -> int:
+    """Return the start of the unit that contains a moment."""
     lengths = {
         "microseconds": 1,
         "milliseconds": 1000,
@@ -234,14 +242,14 @@ def start(field: str, stamp: int) -> int:
     return (first - EPOCH.date()).days * DAY
 
 
-def cut(field: str, span: Interval) -> Interval:
-    """An interval without what is less than a unit."""
+def truncate_interval(field: str, span: Interval) -> Interval:
+    """Return an interval without the units below a unit."""
     months = {"month": 1, "quarter": 3, "year": 12, "decade": 120, "century": 1200, "millennium": 12000}
     if field in months:
-        return Interval(_split(span.months, months[field])[0] * months[field], 0, 0)
+        return Interval(split_units(span.months, months[field])[0] * months[field], 0, 0)
     if field == "day":
         return Interval(span.months, span.days, 0)
     lengths = {"microseconds": 1, "milliseconds": 1000, "second": SECOND, "minute": MINUTE, "hour": HOUR}
     if field not in lengths:
         raise ValueError(f'unit "{field}" not supported for type interval')
-    return span._replace(microseconds=_split(span.microseconds, lengths[field])[0] * lengths[field])
+    return span._replace(microseconds=split_units(span.microseconds, lengths[field])[0] * lengths[field])

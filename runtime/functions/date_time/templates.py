@@ -1,6 +1,6 @@
 """``to_char``, ``to_date`` and ``to_timestamp`` of moments and intervals, by Postgres' template patterns.
 
-Conversions between text and moments that depend on the session's style are here, too.
+Conversions between text and moments that depend on the session's style are also here.
 """
 
 import datetime
@@ -11,16 +11,16 @@ from functools import lru_cache
 from typing import Any, Final
 
 from kpg.runtime.functions.date_time.fields import EPOCH, HOUR, JULIAN_EPOCH, MINUTE, SECOND
-from kpg.runtime.functions.registry import Memoized, primitive
+from kpg.runtime.functions.registry import MemoizedFunction, register_primitive
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call
 from kpg.runtime.values import date_time, style_output, styles
 from kpg.runtime.values.intervals import Interval
-from kpg.runtime.values.style_output import abbreviation
+from kpg.runtime.values.style_output import zone_abbreviation
 from kpg.runtime.values.words import BLANKS, DAY, civil, days_of
 
-CYCLE: Final = 146_097
-"""The days of 400 years."""
+GREGORIAN_CYCLE: Final = 146_097
+"""Days of 400 years."""
 MONTHS: Final = (
     *("January", "February", "March", "April", "May", "June", "July", "August", "September", "October"),
     *("November", "December"),
@@ -72,14 +72,14 @@ PATTERNS: Final = (
 _NUMBERS: Final = """
     SSSSS HH24 HH12 SSSS IYYY IDDD Y,YYY YYYY IYY YYY DDD HH MI SS MS US YY IY MM DD ID WW IW CC D W J Q Y I
 """
-NUMERIC: Final = frozenset(_NUMBERS.split())
-"""The patterns of numbers."""
-_FOLDED: Final = "ff1 ff2 ff3 ff4 ff5 ff6 tzh tzm"
-FOLDED: Final = frozenset((*_NUMBERS.lower().split(), *_FOLDED.split()))
-"""Patterns that mean the same in small letters."""
+NUMERIC_PATTERNS: Final = frozenset(_NUMBERS.split())
+"""Patterns of numbers."""
+_MORE_CASE_INSENSITIVE: Final = "ff1 ff2 ff3 ff4 ff5 ff6 tzh tzm"
+CASE_INSENSITIVE_PATTERNS: Final = frozenset((*_NUMBERS.lower().split(), *_MORE_CASE_INSENSITIVE.split()))
+"""Patterns that mean the same in lower case."""
 TOKEN: Final = re.compile(
     r'(?P<modifier>FM|TM|FX|fm|tm|fx)|"(?P<quoted>(?:[^"\\]|\\.)*)"?|\\(?P<escaped>.)|(?P<pattern>'
-    + "|".join(sorted(map(re.escape, (*PATTERNS, *FOLDED)), key=len, reverse=True))
+    + "|".join(sorted(map(re.escape, (*PATTERNS, *CASE_INSENSITIVE_PATTERNS)), key=len, reverse=True))
     + r")(?P<suffix>TH|th)?|(?P<other>.)",
     re.DOTALL,
 )
@@ -87,35 +87,35 @@ TOKEN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A pattern, or with an empty ``pattern`` a text that stands for itself."""
+    """A pattern, or with an empty ``pattern`` literal text."""
 
     pattern: str
     text: str = ""
     fill: bool = True
     suffix: str = ""
-    quoted: bool = False
+    is_quoted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """What a moment or an interval shows."""
+class MomentParts:
+    """Components of a moment or an interval."""
 
     year: int
     month: int
     day: int
     time: int
-    """Microseconds; of an interval perhaps more than a day's, or negative."""
+    """Microseconds. An interval may have more than a day, or a negative time."""
     date: datetime.date | None
     zone: str = ""
     east: int = 0
-    """Seconds that its zone is ahead of Greenwich."""
+    """Seconds east of Greenwich."""
     shift: int = 0
     """The years, a multiple of 400, by which the moment is behind ``date``, which has no year below 1."""
 
 
 @lru_cache(maxsize=512)
-def tokens(template: str) -> tuple[Token, ...]:
-    """A template taken apart."""
+def parse_template(template: str) -> tuple[Token, ...]:
+    """Split a template into its tokens."""
     result: list[Token] = []
     fill = True
     for found in TOKEN.finditer(template):
@@ -125,109 +125,117 @@ def tokens(template: str) -> tuple[Token, ...]:
             continue
         if found["pattern"]:
             pattern = found["pattern"]
-            known = pattern.upper() if pattern in FOLDED else pattern
-            result.append(Token(known, pattern, fill, found["suffix"] or ""))
+            canonical = pattern.upper() if pattern in CASE_INSENSITIVE_PATTERNS else pattern
+            result.append(Token(canonical, pattern, fill, found["suffix"] or ""))
             fill = True
         elif found["quoted"] is not None:
-            result.append(Token("", re.sub(r"\\(.)", r"\1", found["quoted"]), quoted=True))
+            result.append(Token("", re.sub(r"\\(.)", r"\1", found["quoted"]), is_quoted=True))
         else:
             result.append(Token("", found["escaped"] or found["other"]))
     return tuple(result)
 
 
-def of_stamp(stamp: int, zone: str = "") -> Parts:
-    """The parts of a moment."""
+def moment_parts(stamp: int, zone: str = "") -> MomentParts:
+    """Return the components of a moment."""
     year, month, day = civil(stamp // DAY)
     near = year if 1 <= year <= datetime.MAXYEAR else year % 400 + 2000
-    return Parts(year, month, day, stamp % DAY, datetime.date(near, month, day), zone, shift=year - near)
+    return MomentParts(
+        year, month, day, stamp % DAY, datetime.date(near, month, day), zone, shift=year - near
+    )
 
 
-def of_interval(span: Interval) -> Parts:
-    """The parts of an interval, which has no date."""
+def interval_parts(span: Interval) -> MomentParts:
+    """Return the components of an interval, which has no date."""
     sign = -1 if span.months < 0 else 1
     years, months = divmod(abs(span.months), 12)
-    return Parts(sign * years, sign * months, span.days, span.microseconds, None)
+    return MomentParts(sign * years, sign * months, span.days, span.microseconds, None)
 
 
-def shown(parts: Parts, template: str) -> str:
-    """By a template; ValueError if it asks for what is not there."""
-    return "".join(token.text if not token.pattern else _shown(parts, token) for token in tokens(template))
+def format_parts(parts: MomentParts, template: str) -> str:
+    """Format components by a template.
+
+    Raises:
+        ValueError: The template needs a component that an interval lacks.
+    """
+    return "".join(
+        token.text if not token.pattern else _format_token(parts, token) for token in parse_template(template)
+    )
 
 
-def _shown(parts: Parts, token: Token) -> str:
-    text = _number(parts, token) if token.pattern in NUMERIC else _word(parts, token)
-    if token.suffix and token.pattern in NUMERIC:
-        text += _ordinal(text, token.suffix)
+def _format_token(parts: MomentParts, token: Token) -> str:
+    text = _format_number(parts, token) if token.pattern in NUMERIC_PATTERNS else _format_word(parts, token)
+    if token.suffix and token.pattern in NUMERIC_PATTERNS:
+        text += _ordinal_suffix(text, token.suffix)
     return text
 
 
-def _padded(value: int, width: int, token: Token) -> str:
-    """With zeros, a sign counting as a digit."""
+def _pad_number(value: int, width: int, token: Token) -> str:
+    """Pad with zeros. A sign counts as a digit."""
     return f"{value:0{width}d}" if token.fill else str(value)
 
 
-def _timed(value: int, token: Token) -> str:
-    """Two digits, and a sign before them."""
-    return _padded(value, 3 if value < 0 else 2, token)
+def _pad_time(value: int, token: Token) -> str:
+    """Pad to two digits, and a sign before them."""
+    return _pad_number(value, 3 if value < 0 else 2, token)
 
 
-def _clock(parts: Parts) -> tuple[int, int, int, int]:
-    """Hours, minutes, seconds, microseconds, of the time's sign."""
+def _clock_fields(parts: MomentParts) -> tuple[int, int, int, int]:
+    """Return hours, minutes, seconds and microseconds, each with the sign of the time."""
     sign = -1 if parts.time < 0 else 1
     hours, rest = divmod(abs(parts.time), HOUR)
     return sign * hours, sign * (rest // MINUTE), sign * (rest % MINUTE // SECOND), sign * (rest % SECOND)
 
 
-def _number(parts: Parts, token: Token) -> str:
-    hours, minutes, seconds, micros = _clock(parts)
+def _format_number(parts: MomentParts, token: Token) -> str:
+    hours, minutes, seconds, micros = _clock_fields(parts)
     match token.pattern:
         case "HH24":
-            return _timed(hours, token)
+            return _pad_time(hours, token)
         case "HH" | "HH12":
             sign = -1 if hours < 0 else 1
-            return _timed(sign * ((abs(hours) + 11) % 12 + 1), token)
+            return _pad_time(sign * ((abs(hours) + 11) % 12 + 1), token)
         case "MI":
-            return _timed(minutes, token)
+            return _pad_time(minutes, token)
         case "SS":
-            return _timed(seconds, token)
+            return _pad_time(seconds, token)
         case "MS":
-            return _padded(micros // 1000, 3, token)
+            return _pad_number(micros // 1000, 3, token)
         case "US":
-            return _padded(micros, 6, token)
+            return _pad_number(micros, 6, token)
         case "SSSS" | "SSSSS":
             return str(hours * 3600 + minutes * 60 + seconds)
         case "YYYY" | "YYY" | "YY" | "Y":
             size = len(token.pattern)
             year = _counted_year(parts)
-            return _padded(year if size == 4 else year % 10**size, size, token)
+            return _pad_number(year if size == 4 else year % 10**size, size, token)
         case "Y,YYY":
             return f"{_counted_year(parts) // 1000},{_counted_year(parts) % 1000:03d}"
         case "MM":
-            return _padded(parts.month, 2, token)
+            return _pad_number(parts.month, 2, token)
         case "DD":
-            return _padded(parts.day, 2, token)
+            return _pad_number(parts.day, 2, token)
         case "CC":
             if parts.date is None:
-                return _padded(parts.year // 100, 2, token)
-            return _timed((parts.year + 99) // 100 if parts.year > 0 else -(-parts.year // 100) - 1, token)
+                return _pad_number(parts.year // 100, 2, token)
+            return _pad_time((parts.year + 99) // 100 if parts.year > 0 else -(-parts.year // 100) - 1, token)
         case "Q":
             return str((parts.month + 2) // 3) if parts.month else ""
         case _:
-            return _of_date(parts, token)
+            return _format_date_number(parts, token)
 
 
-def _counted_year(parts: Parts) -> int:
+def _counted_year(parts: MomentParts) -> int:
     """The year as its era counts it: the year 0 is 1 BC."""
     return parts.year if parts.date is None or parts.year > 0 else 1 - parts.year
 
 
-def _of_date(parts: Parts, token: Token) -> str:
-    """What needs a date."""
+def _format_date_number(parts: MomentParts, token: Token) -> str:
+    """Format a pattern that needs a date."""
     date = parts.date
     if date is None:
         if token.pattern in ("DDD", "J"):
             days = (parts.year * 12 + parts.month) * 30 + parts.day
-            return _padded(days, 3, token) if token.pattern == "DDD" else str(days)
+            return _pad_number(days, 3, token) if token.pattern == "DDD" else str(days)
         raise ValueError(f'invalid format specification for an interval value: "{token.text}"')
     year, week, weekday = date.isocalendar()
     match token.pattern:
@@ -235,29 +243,29 @@ def _of_date(parts: Parts, token: Token) -> str:
             size = len(token.pattern)
             year += parts.shift
             year = year if year > 0 else 1 - year
-            return _padded(year if size == 4 else year % 10**size, size, token)
+            return _pad_number(year if size == 4 else year % 10**size, size, token)
         case "DDD":
-            return _padded(date.timetuple().tm_yday, 3, token)
+            return _pad_number(date.timetuple().tm_yday, 3, token)
         case "IDDD":
-            return _padded((week - 1) * 7 + weekday, 3, token)
+            return _pad_number((week - 1) * 7 + weekday, 3, token)
         case "D":
             return str(date.isoweekday() % 7 + 1)
         case "ID":
             return str(weekday)
         case "WW":
-            return _padded((date.timetuple().tm_yday - 1) // 7 + 1, 2, token)
+            return _pad_number((date.timetuple().tm_yday - 1) // 7 + 1, 2, token)
         case "IW":
-            return _padded(week, 2, token)
+            return _pad_number(week, 2, token)
         case "W":
             return str((date.day - 1) // 7 + 1)
         case _:
-            return str((date - EPOCH.date()).days + parts.shift // 400 * CYCLE + JULIAN_EPOCH)
+            return str((date - EPOCH.date()).days + parts.shift // 400 * GREGORIAN_CYCLE + JULIAN_EPOCH)
 
 
-def _word(parts: Parts, token: Token) -> str:
+def _format_word(parts: MomentParts, token: Token) -> str:
     pattern, lowered = token.pattern, token.pattern.lower()
     if lowered in ("am", "pm", "a.m.", "p.m."):
-        later = abs(_clock(parts)[0]) % 24 >= 12
+        later = abs(_clock_fields(parts)[0]) % 24 >= 12
         text = ("p.m." if later else "a.m.") if "." in pattern else ("pm" if later else "am")
         return text.upper() if pattern[0].isupper() else text
     if lowered in ("ad", "bc", "a.d.", "b.c."):
@@ -267,23 +275,23 @@ def _word(parts: Parts, token: Token) -> str:
         text = f"{era[0]}.{era[1]}." if "." in pattern else era
         return text.upper() if pattern[0].isupper() else text
     if pattern.startswith("FF"):
-        micros = abs(_clock(parts)[3])
+        micros = abs(_clock_fields(parts)[3])
         return f"{micros:06d}"[: int(pattern[2])]
     if lowered in ("month", "mon", "rm"):
-        return _month(parts, token)
+        return _format_month(parts, token)
     if lowered in ("day", "dy"):
         if parts.date is None:
             raise ValueError(f'invalid format specification for an interval value: "{token.text}"')
-        return _cased(DAYS[parts.date.isoweekday() % 7], token, 9, lowered == "day")
+        return _format_name(DAYS[parts.date.isoweekday() % 7], token, 9, lowered == "day")
     if pattern in ("TZ", "tz"):
         return parts.zone if pattern == "TZ" else parts.zone.lower()
-    return _offset(parts.east, pattern)
+    return _format_offset(parts.east, pattern)
 
 
-def _offset(east: int, pattern: str) -> str:
-    """How far a zone is from Greenwich: hours, minutes, or both, minutes if there are any."""
-    hours, minutes = divmod(abs(east) // 60, 60)
-    signed = f"{'-' if east < 0 else '+'}{hours:02d}"
+def _format_offset(seconds: int, pattern: str) -> str:
+    """Format an offset from UTC: hours, minutes, or both, minutes only if not 0."""
+    hours, minutes = divmod(abs(seconds) // 60, 60)
+    signed = f"{'-' if seconds < 0 else '+'}{hours:02d}"
     match pattern:
         case "TZH":
             return signed
@@ -295,12 +303,12 @@ def _offset(east: int, pattern: str) -> str:
             return ""
 
 
-def _month(parts: Parts, token: Token) -> str:
+def _format_month(parts: MomentParts, token: Token) -> str:
     lowered = token.pattern.lower()
     if lowered == "rm":
         if not parts.month and not parts.year:
             return ""
-        # Of an interval: no months are the year's last one, and those below 0 are counted from its end.
+        # As in Postgres: month 0 of an interval is XII (I if it is negative), and -1 is counted from the end.
         if parts.month:
             name = ROMAN[parts.month - 1 if parts.month > 0 else parts.month]
         else:
@@ -309,52 +317,52 @@ def _month(parts: Parts, token: Token) -> str:
         return text.ljust(4) if token.fill else text
     if parts.date is None:
         raise ValueError(f'invalid format specification for an interval value: "{token.text}"')
-    return _cased(MONTHS[parts.month - 1], token, 9, lowered == "month")
+    return _format_name(MONTHS[parts.month - 1], token, 9, lowered == "month")
 
 
-def _cased(name: str, token: Token, width: int, whole: bool) -> str:
-    """In the case of the pattern, the whole name filled up with blanks."""
-    text = name if whole else name[:3]
+def _format_name(name: str, token: Token, width: int, is_full: bool) -> str:
+    """Format a name in the case of the pattern. A full name is padded with blanks."""
+    text = name if is_full else name[:3]
     if token.pattern.isupper():
         text = text.upper()
     elif token.pattern.islower():
         text = text.lower()
-    return text.ljust(width) if whole and token.fill else text
+    return text.ljust(width) if is_full and token.fill else text
 
 
-def _ordinal(number: str, suffix: str) -> str:
+def _ordinal_suffix(number: str, suffix: str) -> str:
     digits = number.lstrip("-")
     teen = len(digits) > 1 and digits[-2] == "1"
     ending = "th" if teen else {"1": "st", "2": "nd", "3": "rd"}.get(digits[-1], "th")
     return ending.upper() if suffix.isupper() else ending
 
 
-def _written(call: Call) -> Callable[..., str]:
+def _style_writer(call: Call) -> Callable[..., str]:
     type_ = call.args[0].type
-    return lambda value, style: style_output.writer_of(type_, styles.style_of(style))(value)
+    return lambda value, style: style_output.writer_of(type_, styles.parse_style(style))(value)
 
 
-def _read(call: Call) -> Callable[..., Any]:
-    return lambda text, style: style_output.reader_of(call.type, styles.style_of(style))(text)
+def _style_reader(call: Call) -> Callable[..., Any]:
+    return lambda text, style: style_output.reader_of(call.type, styles.parse_style(style))(text)
 
 
-def _by_template(word: int, template: str, zone: str) -> str | None:
-    where = date_time.zone(zone)
-    local = date_time.to_local(word, where)
+def _format_in_zone(word: int, template: str, zone: str) -> str | None:
+    tz = date_time.time_zone(zone)
+    local = date_time.to_local(word, tz)
     seconds = (local - word) // 1_000_000
-    parts = replace(of_stamp(local, abbreviation(word, where)), east=seconds)
-    return shown(parts, template) if template else None
+    parts = replace(moment_parts(local, zone_abbreviation(word, tz)), east=seconds)
+    return format_parts(parts, template) if template else None
 
 
-def _east(word: int, zone: str) -> int:
-    """How many seconds clocks of a zone are ahead of Greenwich."""
-    return (date_time.to_local(word, date_time.zone(zone)) - word) // 1_000_000
+def _utc_offset(word: int, zone: str) -> int:
+    """Return a zone's offset from UTC at an instant, in seconds."""
+    return (date_time.to_local(word, date_time.time_zone(zone)) - word) // 1_000_000
 
 
-primitive("$in_style", Memoized(_written))
-primitive("$read_in_style", Memoized(_read))
-primitive("$by_template", Memoized(lambda call: _by_template))
-primitive("$east", Memoized(lambda call: _east))
+register_primitive("$in_style", MemoizedFunction(_style_writer))
+register_primitive("$read_in_style", MemoizedFunction(_style_reader))
+register_primitive("$by_template", MemoizedFunction(lambda call: _format_in_zone))
+register_primitive("$east", MemoizedFunction(lambda call: _utc_offset))
 
 
 WIDTHS: Final = {
@@ -397,36 +405,40 @@ MINUTES: Final = 60
 NUMBER: Final = re.compile(r"\s*([+-]?\d+)")
 
 
-def stamp(text: str, template: str) -> int:
-    """The microseconds since 1970 of the moment that a text means by a template; ValueError if none."""
-    found = _reading_read(text, template)
-    return _day_of(found) * DAY + _time_of(found)
+def parse_timestamp(text: str, template: str) -> int:
+    """Parse a moment by a template and return the microseconds since 1970.
+
+    Raises:
+        ValueError: The text does not match the template.
+    """
+    values = _parse_values(text, template)
+    return _day_number(values) * DAY + _time_of_day(values)
 
 
-def _reading_read(text: str, template: str) -> dict[str, int]:
-    """The values of the patterns, by pattern."""
-    found: dict[str, int] = {}
-    place, extra = _behind_blanks(text, 0, 0)
-    parts = tokens(template)
+def _parse_values(text: str, template: str) -> dict[str, int]:
+    """Return the values of the patterns, by pattern."""
+    values: dict[str, int] = {}
+    position, extra = _skip_blanks(text, 0, 0)
+    parts = parse_template(template)
     for number, token in enumerate(parts):
-        if place >= len(text):
+        if position >= len(text):
             break
         if not token.pattern:
-            place, extra = _skipped(text, place, token, extra)
+            position, extra = _skip_literal(text, position, token, extra)
             continue
-        place, extra = _behind_blanks(text, place, extra)
-        if place >= len(text):
+        position, extra = _skip_blanks(text, position, extra)
+        if position >= len(text):
             break
-        _note_convention(token.pattern.upper(), found)
-        if token.pattern in NUMERIC or token.pattern.startswith("FF"):
+        _note_convention(token.pattern.upper(), values)
+        if token.pattern in NUMERIC_PATTERNS or token.pattern.startswith("FF"):
             following = parts[number + 1] if number + 1 < len(parts) else None
-            place = _digits(text, place, token, following, found)
+            position = _parse_digits(text, position, token, following, values)
         else:
             # The sign of a zone may have been taken for a separator.
-            signed = token.pattern == "TZH" and extra > 0 and text[place - 1] == "-"
-            place = _name(text, place - signed, token, found)
-        place, extra = _behind_blanks(text, place, 0)
-    return found
+            has_sign = token.pattern == "TZH" and extra > 0 and text[position - 1] == "-"
+            position = _parse_name(text, position - has_sign, token, values)
+        position, extra = _skip_blanks(text, position, 0)
+    return values
 
 
 def _note_convention(pattern: str, found: dict[str, int]) -> None:
@@ -436,65 +448,67 @@ def _note_convention(pattern: str, found: dict[str, int]) -> None:
         raise ValueError("invalid combination of date conventions")
 
 
-def _behind_blanks(text: str, place: int, extra: int) -> tuple[int, int]:
-    """The place behind blanks, and how many characters have been skipped beyond those of the template."""
-    while place < len(text) and text[place] in BLANKS:
-        place, extra = place + 1, extra + 1
-    return place, extra
+def _skip_blanks(text: str, position: int, excess: int) -> tuple[int, int]:
+    """Return the position behind blanks, and the number of characters skipped beyond the template's."""
+    while position < len(text) and text[position] in BLANKS:
+        position, excess = position + 1, excess + 1
+    return position, excess
 
 
-def _skipped(text: str, place: int, token: Token, extra: int) -> tuple[int, int]:
-    """Past what stands for itself: a blank or separator for any other, a letter for any character.
+def _skip_literal(text: str, position: int, token: Token, excess: int) -> tuple[int, int]:
+    """Skip literal text: a blank or separator for any other one, a letter for any character.
 
-    What was skipped before counts: no more is skipped for as many characters of the template.
+    Characters that were skipped before count: they stand for as many characters of the template.
     """
-    if not token.quoted and not token.text.isalnum() and token.text.isascii():
-        here = text[place]
+    if not token.is_quoted and not token.text.isalnum() and token.text.isascii():
+        here = text[position]
         separates = here in BLANKS or (here.isascii() and here.isprintable() and not here.isalnum())
-        return (place + 1, extra) if separates else (place, extra - 1)
+        return (position + 1, excess) if separates else (position, excess - 1)
     for _ in token.text:
-        if extra > 0:
-            extra -= 1
+        if excess > 0:
+            excess -= 1
         else:
-            place += 1
-    return place, extra
+            position += 1
+    return position, excess
 
 
-def _digits(text: str, place: int, token: Token, following: Token | None, found: dict[str, int]) -> int:
+def _parse_digits(
+    text: str, position: int, token: Token, following: Token | None, values: dict[str, int]
+) -> int:
     width = int(token.pattern[2]) if token.pattern.startswith("FF") else WIDTHS.get(token.pattern, 4)
-    packed = following is not None and (following.pattern in NUMERIC or following.text[:1].isdigit())
+    packed = following is not None and (following.pattern in NUMERIC_PATTERNS or following.text[:1].isdigit())
     if token.pattern == "Y,YYY":
-        match = re.compile(r"(\d+),(\d{3})").match(text, place)
+        match = re.compile(r"(\d+),(\d{3})").match(text, position)
         if match is None:
             raise ValueError(f'invalid input string for "{token.text}"')
-        found["YYYY"], found["digits"] = int(match[1]) * 1000 + int(match[2]), 4
+        values["YYYY"], values["digits"] = int(match[1]) * 1000 + int(match[2]), 4
         return match.end() + 2 * bool(token.suffix)
-    many = f"{{1,{width}}}" if packed or (not token.fill and packed) else "+"
+    quantifier = f"{{1,{width}}}" if packed or (not token.fill and packed) else "+"
     if token.pattern not in ("YYYY", "IYYY", "J", "US", "MS") and not token.pattern.startswith("FF"):
-        many = f"{{1,{width}}}" if width > 1 or packed else "{1,1}"
-    match = re.compile(rf"([+-]?\d{many})").match(text, place)
+        quantifier = f"{{1,{width}}}" if width > 1 or packed else "{1,1}"
+    match = re.compile(rf"([+-]?\d{quantifier})").match(text, position)
     if match is None:
-        raise ValueError(f'invalid value "{text[place : place + width]}" for "{token.text}"')
+        raise ValueError(f'invalid value "{text[position : position + width]}" for "{token.text}"')
     if token.pattern in ("MS", "US") or token.pattern.startswith("FF"):
         micros = int(match[1][:6].ljust(6, "0"))
-        found["fraction"] = micros
+        values["fraction"] = micros
     else:
-        found[token.pattern] = int(match[1])
+        values[token.pattern] = int(match[1])
         size = len(token.pattern)
         if token.pattern in YEARS:
             value = int(match[1])
-            found["YYYY"] = _near(value, len(match[1])) if size < 4 else value
-            found["digits"] = size
+            values["YYYY"] = _complete_year(value, len(match[1])) if size < 4 else value
+            values["digits"] = size
         elif token.pattern == "ID":
-            found["D"] = value % 7 + 1 if (value := int(match[1])) < 7 else 1
+            values["D"] = value % 7 + 1 if (value := int(match[1])) < 7 else 1
     end = match.end()
     if token.suffix:
         end += 2
     return end
 
 
-def _near(year: int, digits: int) -> int:
-    """A year of fewer than four digits: that which is nearest to 2020."""
+def _complete_year(year: int, digits: int) -> int:
+    """Complete a year of fewer than four digits to the year nearest to 2020."""
     if digits >= 4:
         return year
     if year < 70:
@@ -502,7 +516,7 @@ def _near(year: int, digits: int) -> int:
     return year + (1900 if year < 520 and year < 100 else 2000 if year < 520 else 1000)
 
 
-def _name(text: str, place: int, token: Token, found: dict[str, int]) -> int:
+def _parse_name(text: str, position: int, token: Token, values: dict[str, int]) -> int:
     lowered = token.pattern.lower()
     names: dict[str, int] = {}
     if lowered in ("month", "mon"):
@@ -516,29 +530,29 @@ def _name(text: str, place: int, token: Token, found: dict[str, int]) -> int:
     elif lowered in ("ad", "bc", "a.d.", "b.c."):
         names = {"a.d.": 0, "b.c.": 1} if "." in lowered else {"ad": 0, "bc": 1}
     elif lowered in ("tz", "tzh", "of"):
-        match = re.compile(r"[A-Za-z]+|[+-]?\d{1,2}").match(text, place)
+        match = re.compile(r"[A-Za-z]+|[+-]?\d{1,2}").match(text, position)
         if match is None:
             raise ValueError(f'invalid value for "{token.text}"')
-        found["zone"] = int(match[0]) * MINUTES if match[0].lstrip("+-").isdigit() else 0
-        found["west"] = match[0].startswith("-")
+        values["zone"] = int(match[0]) * MINUTES if match[0].lstrip("+-").isdigit() else 0
+        values["west"] = match[0].startswith("-")
         return match.end()
     elif lowered == "tzm":
-        match = re.compile(r"\d{1,2}").match(text, place)
+        match = re.compile(r"\d{1,2}").match(text, position)
         if match is None:
-            return place
-        east = -int(match[0]) if found.get("west") else int(match[0])
-        found["zone"] = found.get("zone", 0) + east
+            return position
+        east = -int(match[0]) if values.get("west") else int(match[0])
+        values["zone"] = values.get("zone", 0) + east
         return match.end()
-    rest = text[place:].lower()
+    rest = text[position:].lower()
     for name in sorted(names, key=len, reverse=True):
         if rest.startswith(name):
-            found[_key(lowered)] = names[name]
-            return place + len(name)
-    raise ValueError(f'invalid value "{text[place : place + len(lowered)]}" for "{token.text}"')
+            values[_value_key(lowered)] = names[name]
+            return position + len(name)
+    raise ValueError(f'invalid value "{text[position : position + len(lowered)]}" for "{token.text}"')
 
 
-def _key(pattern: str) -> str:
-    """The value that a pattern of words is for."""
+def _value_key(pattern: str) -> str:
+    """Return the key of the value that a pattern of words sets."""
     if pattern in ("month", "mon", "rm"):
         return "MM"
     if pattern in ("am", "pm", "a.m.", "p.m."):
@@ -548,21 +562,21 @@ def _key(pattern: str) -> str:
     return "bc" if pattern in ("ad", "bc", "a.d.", "b.c.") else pattern
 
 
-def _day_of(found: dict[str, int]) -> int:
-    """Days since 1970, by Postgres' rules: a field that is 0 counts as absent."""
-    year, month, day = _year(found), 1, 1
-    iso = bool(found.get("iso"))
-    if found.get("J"):
-        year, month, day = civil(found["J"] - JULIAN_EPOCH)
-    day_of_year = found.get("IDDD" if iso else "DDD", 0)
-    if iso and found.get("IW"):
-        year, month, day = civil(_iso_week_start(year, found["IW"]) + _days_behind_monday(found))
-    elif found.get("WW"):
-        day_of_year = (found["WW"] - 1) * 7 + 1
-    day = (found["W"] - 1) * 7 + 1 if found.get("W") else found.get("DD", 0) or day
-    month = found.get("MM", 0) or month
+def _day_number(values: dict[str, int]) -> int:
+    """Return the days since 1970."""
+    year, month, day = _year(values), 1, 1
+    iso = bool(values.get("iso"))
+    if values.get("J"):
+        year, month, day = civil(values["J"] - JULIAN_EPOCH)
+    day_of_year = values.get("IDDD" if iso else "DDD", 0)
+    if iso and values.get("IW"):
+        year, month, day = civil(_iso_week_start(year, values["IW"]) + _days_behind_monday(values))
+    elif values.get("WW"):
+        day_of_year = (values["WW"] - 1) * 7 + 1
+    day = (values["W"] - 1) * 7 + 1 if values.get("W") else values.get("DD", 0) or day
+    month = values.get("MM", 0) or month
     if day_of_year and (month <= 1 or day <= 1):
-        if not year and not found.get("bc"):
+        if not year and not values.get("bc"):
             raise ValueError("cannot calculate day of year without year information")
         if iso:
             return _iso_week_start(year, 1) + day_of_year - 1
@@ -586,12 +600,12 @@ def _days_behind_monday(found: dict[str, int]) -> int:
     return (found["D"] - 2) % 7 if found.get("D") else 0
 
 
-def _year(found: dict[str, int]) -> int:
-    """The year; 0 is 1 BC, which is also that of a text without one."""
-    year, century = found.get("YYYY", 0), found.get("CC", 0)
-    sign = -1 if found.get("bc") else 1
+def _year(values: dict[str, int]) -> int:
+    """Return the year. 0 is 1 BC, also for a text without a year."""
+    year, century = values.get("YYYY", 0), values.get("CC", 0)
+    sign = -1 if values.get("bc") else 1
     century *= sign
-    if year and (not century or found["digits"] > 2):
+    if year and (not century or values["digits"] > 2):
         year *= sign
         return year + 1 if year < 0 else year
     if not century:
@@ -604,19 +618,19 @@ def _year(found: dict[str, int]) -> int:
     return (century - 1) * 100 + in_century if century > 0 else (century + 1) * 100 - in_century + 1
 
 
-def _time_of(found: dict[str, int]) -> int:
-    if "SSSS" in found or "SSSSS" in found:
-        time = found.get("SSSS", found.get("SSSSS", 0)) * SECOND
+def _time_of_day(values: dict[str, int]) -> int:
+    if "SSSS" in values or "SSSSS" in values:
+        time = values.get("SSSS", values.get("SSSSS", 0)) * SECOND
     else:
-        hour = found.get("HH24", 0)
-        if "HH24" not in found and ("HH12" in found or "HH" in found):
-            hour = found.get("HH12", found.get("HH", 0))
+        hour = values.get("HH24", 0)
+        if "HH24" not in values and ("HH12" in values or "HH" in values):
+            hour = values.get("HH12", values.get("HH", 0))
             if not 1 <= hour <= 12:
                 raise ValueError(f'hour "{hour}" is invalid for the 12-hour clock')
-            if "half" in found:
-                hour = hour % 12 + 12 * found["half"]
-        minute, second = found.get("MI", 0), found.get("SS", 0)
+            if "half" in values:
+                hour = hour % 12 + 12 * values["half"]
+        minute, second = values.get("MI", 0), values.get("SS", 0)
         if not (0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60):
             raise ValueError("date/time field value out of range")
         time = hour * HOUR + minute * MINUTE + second * SECOND
-    return time + found.get("fraction", 0) - found.get("zone", 0) * MINUTE
+    return time + values.get("fraction", 0) - values.get("zone", 0) * MINUTE

@@ -1,6 +1,6 @@
 """``to_char`` and ``to_number`` of numbers by Postgres' template patterns.
 
-The entries of ``to_char``, ``to_date``, ``to_timestamp`` and ``to_number`` for all types are registered here.
+``to_char``, ``to_date``, ``to_timestamp`` and ``to_number`` are registered here for all types.
 """
 
 import math
@@ -13,8 +13,8 @@ from typing import Final
 
 from kpg.runtime.functions.date_time import templates
 from kpg.runtime.functions.date_time.fields import SECOND
-from kpg.runtime.functions.date_time.operations import MOMENTS, SPANS, exact
-from kpg.runtime.functions.registry import Memoized, Overload, Signature, scalar
+from kpg.runtime.functions.date_time.operations import MOMENTS, SPANS, exact_kinds
+from kpg.runtime.functions.registry import MemoizedFunction, Overload, Signature, register_scalar
 from kpg.runtime.functions.type_rules import is_exact_or_numeric, is_unknown
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call
@@ -28,7 +28,7 @@ TOKEN: Final = re.compile(
     r"|(?P<sign>FM|EEEE|PR|MI|PL|SG|RN|SP|TH|[09.,BCDGLSV])|(?P<other>.)",
     re.IGNORECASE | re.DOTALL,
 )
-NUMERALS: Final = (
+ROMAN_NUMERALS: Final = (
     *((1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L"), (40, "XL")),
     *((10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I")),
 )
@@ -36,24 +36,24 @@ NUMERALS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A number's template: what it is made of, in order, and what that says of the whole."""
+    """A parsed template of a number: its patterns in order, and facts about the whole."""
 
     parts: tuple[tuple[str, str], ...]
-    """Signs in capitals with the text that they were written as; "" for text that stands for itself."""
-    before: int
-    """Places for digits before the point."""
-    after: int
+    """Patterns in upper case with their source text, or "" with literal text."""
+    integer_digits: int
+    """Number of digit patterns before the point."""
+    fraction_digits: int
     shift: int
-    """Digits behind ``V``."""
+    """Number of digit patterns behind ``V``."""
     fill: bool
-    signs: frozenset[str]
+    patterns: frozenset[str]
     first_zero: int
-    """The number of places before the first 0; as many as there are before the point if there is none."""
+    """Number of digit patterns before the first 0, or ``integer_digits`` if there is no 0."""
 
 
 @lru_cache(maxsize=512)
-def template_of(text: str) -> Template:
-    """A template taken apart."""
+def parse_template(text: str) -> Template:
+    """Parse a template."""
     parts: list[tuple[str, str]] = []
     for found in TOKEN.finditer(text):
         if found["sign"]:
@@ -64,104 +64,117 @@ def template_of(text: str) -> Template:
             parts.append(("", found["escaped"] or found["other"]))
     before = after = shift = 0
     first_zero = None
-    place = "before"
+    section = "before"
     for sign, _ in parts:
         if sign in ("0", "9"):
-            if place == "before":
+            if section == "before":
                 first_zero = before if sign == "0" and first_zero is None else first_zero
                 before += 1
-            elif place == "after":
+            elif section == "after":
                 after += 1
             else:
                 shift += 1
         elif sign in (".", "D"):
-            place = "after"
+            section = "after"
         elif sign == "V":
-            place = "shift"
-    signs = frozenset(sign for sign, _ in parts if sign)
+            section = "shift"
+    patterns = frozenset(sign for sign, _ in parts if sign)
     zero = before if first_zero is None else first_zero
-    return Template(tuple(parts), before, after, shift, "FM" not in signs, signs, zero)
+    return Template(tuple(parts), before, after, shift, "FM" not in patterns, patterns, zero)
 
 
-def shown(value: Decimal, text: str) -> str:
-    """A number by a template."""
+def format_number(value: Decimal, text: str) -> str:
+    """Format a number by a template."""
     if not text:
         return ""
-    template = template_of(text)
-    if "RN" in template.signs:
-        return _roman(value, template)
+    template = parse_template(text)
+    if "RN" in template.patterns:
+        return _format_roman(value, template)
     if not value.is_finite():
-        return _no_number(value, template)
-    if "EEEE" in template.signs:
-        return _scientific(value, template)
-    scaled = value.scaleb(template.shift, EXACT)
-    rounded = scaled.quantize(Decimal(1).scaleb(-template.after), ROUND_HALF_UP, EXACT)
+        return _format_non_finite(value, template)
+    if "EEEE" in template.patterns:
+        return _format_scientific(value, template)
+    shifted = value.scaleb(template.shift, EXACT)
+    rounded = shifted.quantize(Decimal(1).scaleb(-template.fraction_digits), ROUND_HALF_UP, EXACT)
     negative = rounded < 0
     if not rounded and value < 0:
         negative = False
     whole, _, fraction = f"{abs(rounded):f}".partition(".")
-    places = template.before + template.shift
-    behind = fraction if template.fill else _trimmed(template, fraction)
-    if whole == "0" and template.before and template.first_zero >= template.before and behind:
+    places = template.integer_digits + template.shift
+    kept_fraction = fraction if template.fill else _trim_fraction(template, fraction)
+    if (
+        whole == "0"
+        and template.integer_digits
+        and template.first_zero >= template.integer_digits
+        and kept_fraction
+    ):
         whole = ""
     if len(whole) > places:
         whole = "#" * places
-        fraction = "#" * template.after
-    return _laid_out(template, whole.rjust(places), fraction, negative)
+        fraction = "#" * template.fraction_digits
+    return _layout(template, whole.rjust(places), fraction, negative)
 
 
-def shown_float(value: float, text: str, most: int) -> str:
-    """A float by a template: no more than so many of its digits are known."""
-    template = template_of(text)
+def format_float(value: float, text: str, max_digits: int) -> str:
+    """Format a float by a template, with at most ``most`` significant digits."""
+    template = parse_template(text)
     if not math.isfinite(value):
-        filled = "#" * template.before + "." + "#" * (template.after or "EEEE" in template.signs)
-        filled += "#" * 4 if "EEEE" in template.signs else ""
+        filled = (
+            "#" * template.integer_digits
+            + "."
+            + "#" * (template.fraction_digits or "EEEE" in template.patterns)
+        )
+        filled += "#" * 4 if "EEEE" in template.patterns else ""
         return ("-" if value < 0 else " ") + (
-            filled if template.after or "EEEE" in template.signs else filled[:-1]
+            filled if template.fraction_digits or "EEEE" in template.patterns else filled[:-1]
         )
     exact = Decimal(value)
-    if "EEEE" in template.signs or "RN" in template.signs:
-        return shown(exact, text)
+    if "EEEE" in template.patterns or "RN" in template.patterns:
+        return format_number(exact, text)
     before = len(f"{abs(int(value))}")
-    after = 0 if before >= most else min(template.after, most - before)
-    if after == template.after:
-        return shown(exact, text)
-    if before > template.before:
-        return ("-" if value < 0 else " ") + "#" * template.before + "."
+    after = 0 if before >= max_digits else min(template.fraction_digits, max_digits - before)
+    if after == template.fraction_digits:
+        return format_number(exact, text)
+    if before > template.integer_digits:
+        return ("-" if value < 0 else " ") + "#" * template.integer_digits + "."
     rounded = exact.quantize(Decimal(1).scaleb(-after), ROUND_HALF_UP, EXACT)
-    laid = shown(rounded, text)
-    return _cut(laid, template.after - after) if template.fill else laid
+    formatted_text = format_number(rounded, text)
+    return _drop_digits(formatted_text, template.fraction_digits - after) if template.fill else formatted_text
 
 
-def _cut(text: str, many: int) -> str:
-    """The text without its last digits, and without a point that ends it then."""
-    places = [place for place, character in enumerate(text) if character.isdigit()][-many:]
-    kept = "".join(character for place, character in enumerate(text) if place not in places)
-    return re.sub(r"(?<=[0-9#])\.(?![0-9])", "", kept)
+def _drop_digits(text: str, count: int) -> str:
+    """Remove the last digits, and a point at the end."""
+    places = [place for place, character in enumerate(text) if character.isdigit()][-count:]
+    rest = "".join(character for place, character in enumerate(text) if place not in places)
+    return re.sub(r"(?<=[0-9#])\.(?![0-9])", "", rest)
 
 
-def _no_number(value: Decimal, template: Template) -> str:
-    """NaN and the infinities, as far as there are places for their names."""
+def _format_non_finite(value: Decimal, template: Template) -> str:
+    """Format NaN and the infinities, if their names fit the digit patterns."""
     name, sign = ("NaN", " ") if value.is_nan() else ("Infinity", "-" if value < 0 else " ")
-    if "EEEE" in template.signs:
-        return f"{sign}{'#' * template.before}.{'#' * (template.after + 4)}"
-    if len(name) <= template.before:
-        return (sign.strip() + name).rjust(template.before + 1)
-    return sign + "#" * template.before + ("." + "#" * template.after if template.after else "")
+    if "EEEE" in template.patterns:
+        return f"{sign}{'#' * template.integer_digits}.{'#' * (template.fraction_digits + 4)}"
+    if len(name) <= template.integer_digits:
+        return (sign.strip() + name).rjust(template.integer_digits + 1)
+    return (
+        sign
+        + "#" * template.integer_digits
+        + ("." + "#" * template.fraction_digits if template.fraction_digits else "")
+    )
 
 
-def _laid_out(template: Template, whole: str, fraction: str, negative: bool) -> str:
-    """The digits in their places, with signs and separators around."""
+def _layout(template: Template, whole: str, fraction: str, negative: bool) -> str:
+    """Put the digits into their positions, with signs and separators."""
     out: list[str] = []
-    ordinal = "" if negative or template.after or "#" in whole else whole.strip()
-    place, started = 0, False
+    ordinal = "" if negative or template.fraction_digits or "#" in whole else whole.strip()
+    place, has_started = 0, False
     pending = _leading_sign(template, negative)
-    point = False
+    is_fraction = False
     if not template.fill:
-        fraction = _trimmed(template, fraction)
+        fraction = _trim_fraction(template, fraction)
     for sign, written in template.parts:
         if sign in ("0", "9"):
-            if point:
+            if is_fraction:
                 digit, fraction = fraction[:1], fraction[1:]
                 out.append(digit)
                 continue
@@ -170,37 +183,37 @@ def _laid_out(template: Template, whole: str, fraction: str, negative: bool) -> 
             place += 1
             if digit == " " and zero:
                 digit = "0"
-            if digit != " " and not started:
-                started = True
+            if digit != " " and not has_started:
+                has_started = True
                 out.append(pending)
                 pending = ""
             out.append(digit if digit != " " else " " if template.fill else "")
         elif sign in (".", "D"):
-            point = True
-            if not started:
-                started = True
+            is_fraction = True
+            if not has_started:
+                has_started = True
                 out.append(pending)
                 pending = ""
             out.append(".")
         elif sign == "TH":
-            out.append(_ordinal(ordinal, written))
+            out.append(_ordinal_suffix(ordinal, written))
         elif sign in (",", "G"):
-            out.append("," if started else " " if template.fill else "")
+            out.append("," if has_started else " " if template.fill else "")
         else:
-            out.append(_mark(sign, written, template, negative))
+            out.append(_format_sign(sign, written, template, negative))
     text = "".join(out)
     return pending + text if pending else text
 
 
-def _ordinal(digits: str, written: str) -> str:
+def _ordinal_suffix(digits: str, pattern: str) -> str:
     if not digits:
         return ""
     ending = "th" if digits[-2:-1] == "1" else {"1": "st", "2": "nd", "3": "rd"}.get(digits[-1], "th")
-    return ending.upper() if written.isupper() else ending
+    return ending.upper() if pattern.isupper() else ending
 
 
-def _trimmed(template: Template, fraction: str) -> str:
-    """Without zeros at the end, but for those that the template has a 0 for."""
+def _trim_fraction(template: Template, fraction: str) -> str:
+    """Remove zeros at the end, except where the template has a 0."""
     places = []
     point = False
     for sign, _ in template.parts:
@@ -209,15 +222,15 @@ def _trimmed(template: Template, fraction: str) -> str:
         elif point and sign in ("0", "9"):
             places.append(sign)
     keep = max((at + 1 for at, sign in enumerate(places) if sign == "0"), default=0)
-    shown_ = fraction
-    while len(shown_) > keep and shown_.endswith("0"):
-        shown_ = shown_[:-1]
-    return shown_
+    result = fraction
+    while len(result) > keep and result.endswith("0"):
+        result = result[:-1]
+    return result
 
 
 def _leading_sign(template: Template, negative: bool) -> str:
-    """What stands before the first digit."""
-    signs = template.signs
+    """Return the sign before the first digit."""
+    signs = template.patterns
     if signs & {"MI", "PL", "SG"}:
         return "" if signs & {"MI", "SG"} else ("-" if negative else " " if template.fill else "")
     if "PR" in signs:
@@ -228,10 +241,10 @@ def _leading_sign(template: Template, negative: bool) -> str:
     return "-" if negative else " " if template.fill else ""
 
 
-def _mark(sign: str, written: str, template: Template, negative: bool) -> str:
+def _format_sign(sign: str, text: str, template: Template, negative: bool) -> str:
     match sign:
         case "":
-            return written
+            return text
         case "S":
             leads = next(one for one, _ in template.parts if one in ("S", "0", "9", ".", "D")) == "S"
             return "" if leads else "-" if negative else "+"
@@ -249,12 +262,12 @@ def _mark(sign: str, written: str, template: Template, negative: bool) -> str:
             return ""
 
 
-def _roman(value: Decimal, template: Template) -> str:
+def _format_roman(value: Decimal, template: Template) -> str:
     number = int(value.to_integral_value(ROUND_HALF_UP))
     if not 1 <= number <= 3999:
         return "#" * 15
     text = ""
-    for size, letters in NUMERALS:
+    for size, letters in ROMAN_NUMERALS:
         while number >= size:
             text += letters
             number -= size
@@ -263,170 +276,179 @@ def _roman(value: Decimal, template: Template) -> str:
     return text.rjust(15) if template.fill else text
 
 
-def _scientific(value: Decimal, template: Template) -> str:
+def _format_scientific(value: Decimal, template: Template) -> str:
     if not value:
         mantissa, exponent = Decimal(0), 0
     else:
         exponent = value.adjusted()
-        mantissa = value.scaleb(-exponent, EXACT).quantize(Decimal(1).scaleb(-template.after), ROUND_HALF_UP)
+        mantissa = value.scaleb(-exponent, EXACT).quantize(
+            Decimal(1).scaleb(-template.fraction_digits), ROUND_HALF_UP
+        )
         if abs(mantissa) >= 10:
             mantissa, exponent = mantissa / 10, exponent + 1
-    text = f"{mantissa:.{template.after}f}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+    text = f"{mantissa:.{template.fraction_digits}f}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
     return text if value < 0 else f" {text}" if template.fill else text
 
 
-DATA: Final = "0123456789.,+-"
-"""What a pattern that stands for something else never skips."""
-SKIPPED: Final = {"L": 1, "TH": 2}
+NUMBER_CHARACTERS: Final = "0123456789.,+-"
+"""Characters that a pattern for other text never skips."""
+SKIPPED_CHARACTERS: Final = {"L": 1, "TH": 2}
 
 
 @dataclass(slots=True)
-class Reading:
-    """How far a text has been read, and what was found in it."""
+class NumberReader:
+    """Position in the text of a number, and the parts read."""
 
     text: str
     template: Template
-    at: int = 0
+    position: int = 0
     sign: str = ""
     digits: list[str] = field(default_factory=list)
-    point: bool = False
-    before: int = 0
-    after: int = 0
+    has_point: bool = False
+    integer_digits: int = 0
+    fraction_digits: int = 0
 
     @property
     def next(self) -> str:
-        """The character that comes; "" at the end."""
-        return self.text[self.at : self.at + 1]
+        """Next character, or "" at the end."""
+        return self.text[self.position : self.position + 1]
 
 
-def number(text: str, template: str) -> Decimal:
-    """The number that a text means by a template; ValueError if none."""
-    parsed = template_of(template)
-    if "RN" in parsed.signs or "EEEE" in parsed.signs:
+def parse_number(text: str, template: str) -> Decimal:
+    """Parse a number by a template.
+
+    Raises:
+        ValueError: The text does not match the template.
+    """
+    parsed = parse_template(template)
+    if "RN" in parsed.patterns or "EEEE" in parsed.patterns:
         raise ValueError("this template is for output only")
-    reading = Reading(text, parsed)
+    reading = NumberReader(text, parsed)
     for place, (sign, _) in enumerate(parsed.parts):
         if not reading.next:
             break
-        _read(reading, sign, place)
-    found = "".join(reading.digits)
-    if not any(one.isdigit() for one in found):
-        raise ValueError(f'invalid input syntax for type numeric: "{(reading.sign or " ") + found}"')
-    value = Decimal(found)
+        _read_pattern(reading, sign, place)
+    digits = "".join(reading.digits)
+    if not any(one.isdigit() for one in digits):
+        raise ValueError(f'invalid input syntax for type numeric: "{(reading.sign or " ") + digits}"')
+    value = Decimal(digits)
     if parsed.shift:
         value = value.scaleb(-parsed.shift, EXACT)
     return -value if reading.sign == "-" else value
 
 
-def _read(reading: Reading, sign: str, place: int) -> None:
-    """What one pattern takes of the text."""
+def _read_pattern(reading: NumberReader, sign: str, place: int) -> None:
+    """Read the text of one pattern."""
     match sign:
         case "0" | "9" | "." | "D":
-            _digit(reading, sign, place)
-            reading.at += 1
+            _read_digit(reading, sign, place)
+            reading.position += 1
         case "," | "G":
             if reading.next == "," and (reading.digits or reading.template.fill):
-                reading.at += 1
+                reading.position += 1
         case "MI" | "PL" | "SG":
-            wanted = {"MI": "-", "PL": "+", "SG": "+-"}[sign]
-            if reading.next in wanted:
+            signs = {"MI": "-", "PL": "+", "SG": "+-"}[sign]
+            if reading.next in signs:
                 reading.sign = reading.next
-                reading.at += 1
+                reading.position += 1
             else:
                 _skip(reading, 1)
         case "L" | "TH":
-            _skip(reading, SKIPPED[sign])
+            _skip(reading, SKIPPED_CHARACTERS[sign])
         case "":
-            reading.at += len(reading.template.parts[place][1])
+            reading.position += len(reading.template.parts[place][1])
 
 
-def _skip(reading: Reading, many: int) -> None:
-    for _ in range(many):
-        if reading.next and reading.next not in DATA:
-            reading.at += 1
+def _skip(reading: NumberReader, count: int) -> None:
+    for _ in range(count):
+        if reading.next and reading.next not in NUMBER_CHARACTERS:
+            reading.position += 1
 
 
-def _digit(reading: Reading, sign: str, place: int) -> None:
-    """A digit or a point, with a sign before or behind it."""
+def _read_digit(reading: NumberReader, sign: str, place: int) -> None:
+    """Read a digit or a point, with a sign before or behind it."""
     if reading.next == " ":
-        reading.at += 1
-    if not reading.sign and sign in "09" and not reading.before + reading.after:
-        _leading(reading)
-    taken = False
+        reading.position += 1
+    if not reading.sign and sign in "09" and not reading.integer_digits + reading.fraction_digits:
+        _read_leading_sign(reading)
+    was_read = False
     if reading.next.isdigit():
-        if reading.point and reading.after == reading.template.after:
+        if reading.has_point and reading.fraction_digits == reading.template.fraction_digits:
             return
         reading.digits.append(reading.next)
-        reading.before, reading.after = reading.before + (not reading.point), reading.after + reading.point
-        taken = True
-    elif reading.next == "." and reading.template.signs & {".", "D"} and not reading.point:
+        reading.integer_digits, reading.fraction_digits = (
+            reading.integer_digits + (not reading.has_point),
+            reading.fraction_digits + reading.has_point,
+        )
+        was_read = True
+    elif reading.next == "." and reading.template.patterns & {".", "D"} and not reading.has_point:
         reading.digits.append(".")
-        reading.point = taken = True
-    if reading.next and not reading.sign and reading.before + reading.after:
-        _trailing(reading, taken)
+        reading.has_point = was_read = True
+    if reading.next and not reading.sign and reading.integer_digits + reading.fraction_digits:
+        _read_trailing_sign(reading, was_read)
 
 
-def _leading(reading: Reading) -> None:
-    """A sign before the first digit."""
-    bracket = reading.next == "<" and "PR" in reading.template.signs
-    if reading.next in ("+", "-") and _sign_first(reading.template) is not False:
+def _read_leading_sign(reading: NumberReader) -> None:
+    """Read a sign before the first digit."""
+    bracket = reading.next == "<" and "PR" in reading.template.patterns
+    if reading.next in ("+", "-") and _is_sign_first(reading.template) is not False:
         reading.sign = reading.next
-        reading.at += 1
+        reading.position += 1
     elif bracket:
         reading.sign = "-"
-        reading.at += 1
+        reading.position += 1
 
 
-def _trailing(reading: Reading, taken: bool) -> None:
-    """A sign that may stand behind the last digit, which the pattern there has not been asked for yet."""
-    signs = reading.template.signs
+def _read_trailing_sign(reading: NumberReader, was_read: bool) -> None:
+    """Read a sign behind the last digit, whose pattern comes later."""
+    signs = reading.template.patterns
     if "S" in signs:
-        following = reading.text[reading.at + 1 : reading.at + 2]
-        if taken and following in ("+", "-"):
+        following = reading.text[reading.position + 1 : reading.position + 2]
+        if was_read and following in ("+", "-"):
             reading.sign = following
-            reading.at += 1
-    elif not taken and signs & {"MI", "PL", "SG"} and reading.next in ("+", "-"):
+            reading.position += 1
+    elif not was_read and signs & {"MI", "PL", "SG"} and reading.next in ("+", "-"):
         reading.sign = reading.next
 
 
-def _sign_first(template: Template) -> bool | None:
-    """Whether S stands before the digits, if there is one."""
+def _is_sign_first(template: Template) -> bool | None:
+    """Check whether S is before the digits; None without S."""
     for sign, _ in template.parts:
         if sign == "S":
             return True
         if sign in ("0", "9"):
-            return False if "S" in template.signs else None
+            return False if "S" in template.patterns else None
     return None
 
 
-def _with_template(types: tuple[Type, ...], accepted: Callable[[Type], Type | None]) -> Signature | None:
+def _template_rule(types: tuple[Type, ...], cast_type: Callable[[Type], Type | None]) -> Signature | None:
     if len(types) != 2 or not (types[1].is_text or is_unknown(types[1])):
         return None
-    found = accepted(types[0])
-    return None if found is None else Signature((found, TEXT), TEXT)
+    type_ = cast_type(types[0])
+    return None if type_ is None else Signature((type_, TEXT), TEXT)
 
 
-def _moment(types: tuple[Type, ...]) -> Signature | None:
-    def accepted(type_: Type) -> Type | None:
+def _moment_rule(types: tuple[Type, ...]) -> Signature | None:
+    def cast_type(type_: Type) -> Type | None:
         if type_.kind is Kind.DATE:
             return TIMESTAMPTZ
         return type_ if type_.kind in MOMENTS else None
 
-    return _with_template(types, accepted)
+    return _template_rule(types, cast_type)
 
 
-def _span(types: tuple[Type, ...]) -> Signature | None:
-    return _with_template(
+def _interval_rule(types: tuple[Type, ...]) -> Signature | None:
+    return _template_rule(
         types, lambda type_: INTERVAL if type_.kind in SPANS or type_.kind is Kind.TIME else None
     )
 
 
-def _exact(types: tuple[Type, ...]) -> Signature | None:
-    return _with_template(types, lambda type_: NUMERIC if is_exact_or_numeric(type_) else None)
+def _exact_rule(types: tuple[Type, ...]) -> Signature | None:
+    return _template_rule(types, lambda type_: NUMERIC if is_exact_or_numeric(type_) else None)
 
 
-def _float(types: tuple[Type, ...]) -> Signature | None:
-    return _with_template(types, lambda type_: type_ if type_.is_float else None)
+def _float_rule(types: tuple[Type, ...]) -> Signature | None:
+    return _template_rule(types, lambda type_: type_ if type_.is_float else None)
 
 
 def _since_epoch(seconds: float) -> int:
@@ -438,25 +460,25 @@ def _since_epoch(seconds: float) -> int:
     return round(seconds * SECOND)
 
 
-def _of_moment(call: Call) -> Callable[[int, str], str | None]:
+def _format_moment(call: Call) -> Callable[[int, str], str | None]:
     zone = "UTC" if call.args[0].type.kind is Kind.TIMESTAMPTZ else ""
     return lambda stamp, template: (
-        templates.shown(templates.of_stamp(stamp, zone), template)
+        templates.format_parts(templates.moment_parts(stamp, zone), template)
         if template and not is_infinite(stamp)
         else None
     )
 
 
-def _of_span(value: Interval, template: str) -> str | None:
-    return templates.shown(templates.of_interval(value), template) if template else None
+def _format_interval(value: Interval, template: str) -> str | None:
+    return templates.format_parts(templates.interval_parts(value), template) if template else None
 
 
-def _of_float(call: Call) -> Callable[[float, str], str]:
-    most = 6 if call.args[0].type.kind is Kind.REAL else 15
-    return lambda value, template: shown_float(value, template, most)
+def _float_formatter(call: Call) -> Callable[[float, str], str]:
+    max_digits = 6 if call.args[0].type.kind is Kind.REAL else 15
+    return lambda value, template: format_float(value, template, max_digits)
 
 
-scalar(
+register_scalar(
     "to_char",
     "a timestamp, interval or number, and a template",
     "The value as text by a template of Postgres' patterns.",
@@ -467,21 +489,22 @@ scalar(
         "to_char(-125.8, '999D99S')": "'125.80-'",
         "to_char(1485, '9,999')": "' 1,485'",
     },
-    Overload(_moment, Memoized(_of_moment)),
-    Overload(_span, Memoized(lambda call: _of_span)),
-    Overload(_exact, Memoized(lambda call: shown)),
-    Overload(_float, Memoized(_of_float)),
+    Overload(_moment_rule, MemoizedFunction(_format_moment)),
+    Overload(_interval_rule, MemoizedFunction(lambda call: _format_interval)),
+    Overload(_exact_rule, MemoizedFunction(lambda call: format_number)),
+    Overload(_float_rule, MemoizedFunction(_float_formatter)),
 )
-scalar(
+register_scalar(
     "to_date",
     "text and a template",
     "The date that a text means by a template.",
     {"to_date('05 Dec 2000', 'DD Mon YYYY')": "DATE '2000-12-05'"},
     Overload(
-        exact(DATE, TEXT, TEXT), Memoized(lambda call: lambda text, form: templates.stamp(text, form) // DAY)
+        exact_kinds(DATE, TEXT, TEXT),
+        MemoizedFunction(lambda call: lambda text, form: templates.parse_timestamp(text, form) // DAY),
     ),
 )
-scalar(
+register_scalar(
     "to_timestamp",
     "text and a template, or seconds since 1970",
     "The moment that a text means by a template.",
@@ -489,13 +512,13 @@ scalar(
         "to_timestamp('05 Dec 2000', 'DD Mon YYYY')": "TIMESTAMPTZ '2000-12-05 00:00:00+00'",
         "to_timestamp(1284352323)": "TIMESTAMPTZ '2010-09-13 04:32:03+00'",
     },
-    Overload(exact(TIMESTAMPTZ, TEXT, TEXT), Memoized(lambda call: templates.stamp)),
-    Overload(exact(TIMESTAMPTZ, DOUBLE), Memoized(lambda call: _since_epoch)),
+    Overload(exact_kinds(TIMESTAMPTZ, TEXT, TEXT), MemoizedFunction(lambda call: templates.parse_timestamp)),
+    Overload(exact_kinds(TIMESTAMPTZ, DOUBLE), MemoizedFunction(lambda call: _since_epoch)),
 )
-scalar(
+register_scalar(
     "to_number",
     "text and a template",
     "The number that a text means by a template.",
     {"to_number('12,454.8-', '99G999D9S')": "-12454.8"},
-    Overload(exact(NUMERIC, TEXT, TEXT), Memoized(lambda call: number)),
+    Overload(exact_kinds(NUMERIC, TEXT, TEXT), MemoizedFunction(lambda call: parse_number)),
 )

@@ -1,18 +1,18 @@
 """Evaluation of window functions over rows in layout order: one word for each row and call.
 
-:func:`evaluated` is the entry point; calls with equal frames share the frame bounds.
+:func:`evaluate_calls` is the entry point; calls with equal frames share the frame bounds.
 
-* Counts, exact sums and comoments use running totals. Doubles are split into 32-bit limbs of a fixed-point
-  number, so totals are exact; each result is rounded once. Comoments, ``sum(x * y) - sum(x) * sum(y) / n``,
-  use unlimited integers instead of limbs.
-* Least and greatest values use sparse tables (one table for each power of two).
-* All other aggregates, and sums of doubles whose exponents are too far apart, run their algorithm along the
-  rows. A row is subtracted when it leaves the frame if the state allows that; else the frame is aggregated
-  again.
+* Counts, exact sums and comoments use running totals. Doubles are split into 32-bit limbs of a
+  fixed-point number, so totals are exact; each result is rounded once. Comoments, ``sum(x * y) -
+  sum(x) * sum(y) / n``, use unlimited integers instead of limbs.
+* Minimum and maximum use sparse tables (one table for each power of two).
+* All other aggregates, and sums of doubles whose exponents are too far apart, run their algorithm
+  along the rows. A row is subtracted when it leaves the frame if the state allows that; else the
+  frame is aggregated again.
 * Ranking and offset functions need only row positions and values at other positions.
 
-A :class:`Summary` is the partial aggregate of a stretch of rows. It replaces the rows of a frame that reaches
-the end of a partition. Only calls with an unbounded frame end and a small state have one.
+A :class:`Summary` is the partial aggregate of a range of rows. It replaces the rows of a frame that
+reaches the end of a partition. Only calls with an unbounded frame end and a small state have one.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,16 +29,23 @@ from kpg.runtime.errors import DataError, InternalError
 from kpg.runtime.functions import (
     AccumulatorKind,
     AggregateFunction,
-    Answer,
     Basic,
     Hierarchical,
     Trend,
-    aggregate_named,
+    WindowResult,
+    lookup_aggregate,
     window_function,
 )
 from kpg.runtime.functions.aggregation.definition import Algorithm, Rows, Types, Value
 from kpg.runtime.mfp.python_calls import values_of, word_of
-from kpg.runtime.operators.windows.window_frames import Layout, Part, floats, parts_of, ranked, words
+from kpg.runtime.operators.windows.window_frames import (
+    Layout,
+    Part,
+    floats_to_words,
+    frame_parts,
+    rank_strings,
+    words_to_floats,
+)
 from kpg.runtime.plan import Edge, Frame, WindowCall
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
@@ -58,12 +65,12 @@ Words = NDArray[np.int64]
 
 BITS: Final = 32
 MASK: Final = np.int64((1 << BITS) - 1)
-MOST_LIMBS: Final = 20
-"""Wider numbers, of values of very different sizes, are not worth their room."""
+MAX_LIMBS: Final = 20
+"""Limbs from which values differ too much in size for the fixed-point method to pay."""
 
 
-def totalled(values: Words, parts: tuple[Part, ...]) -> Words:
-    """The sum of each frame's values; none is beyond a word."""
+def frame_sums(values: Words, parts: tuple[Part, ...]) -> Words:
+    """Return the sum of each frame's values; sums must fit a word."""
     before = np.concatenate((np.zeros(1, np.int64), np.cumsum(values)))
     result = np.zeros(parts[0][0].shape[0], np.int64)
     for start, end in parts:
@@ -71,36 +78,39 @@ def totalled(values: Words, parts: tuple[Part, ...]) -> Words:
     return result
 
 
-def summed(words: Words, parts: tuple[Part, ...]) -> Words | None:
-    """The word of each frame's sum, NULL of no values; None if the values are too different in size.
+def double_frame_sums(words: Words, parts: tuple[Part, ...]) -> Words | None:
+    """Return the word of each frame's sum, NULL without values.
 
-    OverflowError if a sum is no double.
+    Returns None if the values differ too much in size.
+
+    Raises:
+        OverflowError: If a sum is not a double.
     """
-    known = words != NULL
-    values: NDArray[np.float64] = np.where(known, floats(words), 0.0)
+    non_null = words != NULL
+    values: NDArray[np.float64] = np.where(non_null, words_to_floats(words), 0.0)
     finite = np.isfinite(values)
-    split = _limbs(np.where(finite, values, 0.0))
+    split = _split_limbs(np.where(finite, values, 0.0))
     if split is None:
         return None
     base, limbs = split
-    lost = np.zeros(parts[0][0].shape[0], np.float64)
+    special = np.zeros(parts[0][0].shape[0], np.float64)
     if not finite.all():
-        up, down, none = (totalled(flags.astype(np.int64), parts) for flags in _infinities(values))
-        lost = np.where(up > 0, inf, np.where(down > 0, -inf, 0.0))
-        lost = np.where((none > 0) | ((up > 0) & (down > 0)), nan, lost)
-    numbers = zip(*(totalled(limb, parts).tolist() for limb in limbs), strict=True)
-    pairs = zip(numbers, lost.tolist(), strict=True)
-    sums = [_rounded(number, base) if other == 0.0 else other for number, other in pairs]
+        up, down, nans = (frame_sums(flags.astype(np.int64), parts) for flags in _infinities(values))
+        special = np.where(up > 0, inf, np.where(down > 0, -inf, 0.0))
+        special = np.where((nans > 0) | ((up > 0) & (down > 0)), nan, special)
+    numbers = zip(*(frame_sums(limb, parts).tolist() for limb in limbs), strict=True)
+    pairs = zip(numbers, special.tolist(), strict=True)
+    sums = [_join_limbs(number, base) if other == 0.0 else other for number, other in pairs]
     result = np.array([float_to_word(value) for value in sums], np.int64)
-    return np.where(totalled(known.astype(np.int64), parts) > 0, result, NULL)
+    return np.where(frame_sums(non_null.astype(np.int64), parts) > 0, result, NULL)
 
 
 def _infinities(values: NDArray[np.float64]) -> tuple[NDArray[np.bool_], ...]:
     return values == inf, values == -inf, np.isnan(values)
 
 
-def _limbs(values: NDArray[np.float64]) -> tuple[int, list[Words]] | None:
-    """An exponent, and finite values as limbs of whole numbers times two to that, the lowest first."""
+def _split_limbs(values: NDArray[np.float64]) -> tuple[int, list[Words]] | None:
+    """Return an exponent, and finite values as limbs of integers times two to it, lowest limb first."""
     fraction, exponent = np.frexp(values)
     whole = np.abs(fraction * 2.0**53).astype(np.int64)
     sign = np.where(fraction < 0, np.int64(-1), np.int64(1))
@@ -109,7 +119,7 @@ def _limbs(values: NDArray[np.float64]) -> tuple[int, list[Words]] | None:
     shift = np.where(some, exponent.astype(np.int64) - 53 - base, 0)
     first, inside = shift >> 5, shift & 31
     count = int(first.max(initial=0)) + 3
-    if count > MOST_LIMBS:
+    if count > MAX_LIMBS:
         return None
     low, high = (whole & MASK) << inside, (whole >> BITS) << inside
     pieces = (low & MASK, (low >> BITS) + (high & MASK), high >> BITS)
@@ -122,7 +132,7 @@ def _limbs(values: NDArray[np.float64]) -> tuple[int, list[Words]] | None:
     return base, limbs
 
 
-def _rounded(limbs: tuple[int, ...], base: int) -> float:
+def _join_limbs(limbs: tuple[int, ...], base: int) -> float:
     total = 0
     for limb in reversed(limbs):
         total = (total << BITS) + limb
@@ -130,18 +140,21 @@ def _rounded(limbs: tuple[int, ...], base: int) -> float:
 
 
 def comoments(first: Words, second: Words, type_: Type, parts: tuple[Part, ...]) -> Words:
-    """The comoment of each frame as the word of a double: of pairs without a NULL, NULL if there is none."""
-    known = (first != NULL) & (second != NULL)
-    finite = known.copy()
+    """Return the comoment of each frame as the word of a double, over pairs without NULLs.
+
+    The result is NULL if there is none.
+    """
+    non_null = (first != NULL) & (second != NULL)
+    finite = non_null.copy()
     base = 0
     if type_.is_float:
-        finite &= np.isfinite(floats(first)) & np.isfinite(floats(second))
-        base = min(_lowest(floats(words)[finite]) for words in (first, second))
+        finite &= np.isfinite(words_to_floats(first)) & np.isfinite(words_to_floats(second))
+        base = min(_lowest_exponent(words_to_floats(words)[finite]) for words in (first, second))
     pairs = [
         (x, y) if good else (0, 0)
         for x, y, good in zip(
-            _whole(first, type_, finite, base),
-            _whole(second, type_, finite, base),
+            _to_integers(first, type_, finite, base),
+            _to_integers(second, type_, finite, base),
             finite.tolist(),
             strict=True,
         )
@@ -150,17 +163,17 @@ def comoments(first: Words, second: Words, type_: Type, parts: tuple[Part, ...])
         list(accumulate(values, initial=0))
         for values in ((x for x, _ in pairs), (y for _, y in pairs), (x * y for x, y in pairs))
     ]
-    counts, others = (list(accumulate(flags.tolist(), initial=0)) for flags in (known, known & ~finite))
+    counts, others = (list(accumulate(flags.tolist(), initial=0)) for flags in (non_null, non_null & ~finite))
     bounds = [(start.tolist(), end.tolist()) for start, end in parts]
-    found: dict[tuple[tuple[int, int], ...], int] = {}
+    cache: dict[tuple[tuple[int, int], ...], int] = {}
     result = []
     for frame in zip(*(zip(starts, ends, strict=True) for starts, ends in bounds), strict=True):
-        word = found.get(frame)
+        word = cache.get(frame)
         if word is None:
             sums = [
                 sum(total[end] - total[start] for start, end in frame) for total in (counts, others, *totals)
             ]
-            word = found[frame] = _comoment(sums, base)
+            word = cache[frame] = _comoment(sums, base)
         result.append(word)
     return np.array(result, np.int64)
 
@@ -175,26 +188,26 @@ def _comoment(sums: list[int], base: int) -> int:
     return float_to_word(ldexp(value, 2 * base))
 
 
-def _lowest(values: NDArray[np.float64]) -> int:
-    """The exponent of the lowest bit that one of the values may have."""
+def _lowest_exponent(values: NDArray[np.float64]) -> int:
+    """Return the exponent of the lowest bit that any of the values may have."""
     some = values[values != 0]
     return int(np.frexp(some)[1].min()) - 53 if some.shape[0] else 0
 
 
-def _whole(words: Words, type_: Type, finite: NDArray[np.bool_], base: int) -> list[int]:
+def _to_integers(words: Words, type_: Type, finite: NDArray[np.bool_], base: int) -> list[int]:
     if not type_.is_float:
         return words.tolist()
-    fraction, exponent = np.frexp(np.where(finite, floats(words), 0.0))
+    fraction, exponent = np.frexp(np.where(finite, words_to_floats(words), 0.0))
     parts = zip((fraction * 2.0**53).astype(np.int64).tolist(), (exponent - 53 - base).tolist(), strict=True)
     return [part << shift if part else 0 for part, shift in parts]
 
 
-PLAIN: Final = frozenset((Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL))
-"""Types whose words are added up as they are."""
+EXACT_KINDS: Final = frozenset((Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL))
+"""Types whose words are added up directly."""
 
 
-def operand(data: Words, arg: Scalar, dictionary: Dictionary) -> Words:
-    """An argument's word in each row."""
+def operand_words(data: Words, arg: Scalar, dictionary: Dictionary) -> Words:
+    """Return an argument's word in each row."""
     match arg:
         case Column(index=index):
             return data[index]
@@ -208,78 +221,78 @@ def operand(data: Words, arg: Scalar, dictionary: Dictionary) -> Words:
 
 
 Partial = Any
-"""A number of rows; (number of operands, exact sum); (what orders a word, word) or None; a state."""
+"""A row count; (operand count, exact sum); (sort key, word) or None; or a state."""
 UNBOUNDED = (Edge.UNBOUNDED_PRECEDING, Edge.UNBOUNDED_FOLLOWING)
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """How the partial aggregate of a call's rows is made, and how those of adjacent stretches become one."""
+    """Functions that compute the partial aggregate of rows and merge those of adjacent ranges."""
 
-    of: Callable[[Words], Partial]
+    summarize: Callable[[Words], Partial]
     merge: Callable[[Partial, Partial], Partial]
     empty: Partial
 
 
-NOTHING = Summary(lambda rows: None, lambda left, right: None, None)
+NO_SUMMARY = Summary(lambda rows: None, lambda left, right: None, None)
 
 
 def summary_of(call: WindowCall, dictionary: Dictionary) -> Summary | None:
-    """None if the call has no partial aggregates that take less than all its rows."""
-    if window_function(call.function) is not None or not is_open(call):
-        return NOTHING
-    function = aggregate_named(call.function)
+    """Return the call's summary; None if its partial aggregates are as large as its rows."""
+    if window_function(call.function) is not None or not has_unbounded_end(call):
+        return NO_SUMMARY
+    function = lookup_aggregate(call.function)
     if function.accumulator is AccumulatorKind.COUNT:
-        return Summary(_counting(call, dictionary), lambda left, right: left + right, 0)
+        return Summary(_count_rows(call, dictionary), lambda left, right: left + right, 0)
     if isinstance(function.maintenance, Hierarchical):
-        return _extremes(call, dictionary, largest=function.trend is Trend.UP)
-    plain = bool(call.args) and call.args[0].type.kind in PLAIN and call.type.kind in PLAIN
+        return _extreme_summary(call, dictionary, largest=function.trend is Trend.UP)
+    plain = bool(call.args) and call.args[0].type.kind in EXACT_KINDS and call.type.kind in EXACT_KINDS
     if function.accumulator is AccumulatorKind.SUM and plain:
-        return Summary(_adding(call, dictionary), _both, (0, 0))
-    return None if function.accumulator is None else _states(call, dictionary)
+        return Summary(_sum_words(call, dictionary), _add_pairs, (0, 0))
+    return None if function.accumulator is None else _state_summary(call, dictionary)
 
 
-def is_open(call: WindowCall) -> bool:
-    """Whether the call's frame has an end that is unbounded."""
+def has_unbounded_end(call: WindowCall) -> bool:
+    """Return whether the call's frame has an unbounded end."""
     return call.frame.start.edge in UNBOUNDED or call.frame.end.edge in UNBOUNDED
 
 
-def _counting(call: WindowCall, dictionary: Dictionary) -> Callable[[Words], int]:
-    def of(rows: Words) -> int:
+def _count_rows(call: WindowCall, dictionary: Dictionary) -> Callable[[Words], int]:
+    def count(rows: Words) -> int:
         if not call.args:
             return rows.shape[1]
-        return int((operand(rows, call.args[0], dictionary) != NULL).sum())
+        return int((operand_words(rows, call.args[0], dictionary) != NULL).sum())
 
-    return of
-
-
-def _adding(call: WindowCall, dictionary: Dictionary) -> Callable[[Words], tuple[int, int]]:
-    def of(rows: Words) -> tuple[int, int]:
-        words = operand(rows, call.args[0], dictionary)
-        known = words[words != NULL]
-        return known.shape[0], (int((known >> 32).sum()) << 32) + int((known & 0xFFFFFFFF).sum())
-
-    return of
+    return count
 
 
-def _both(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+def _sum_words(call: WindowCall, dictionary: Dictionary) -> Callable[[Words], tuple[int, int]]:
+    def add_up(rows: Words) -> tuple[int, int]:
+        words = operand_words(rows, call.args[0], dictionary)
+        non_null = words[words != NULL]
+        return non_null.shape[0], (int((non_null >> 32).sum()) << 32) + int((non_null & 0xFFFFFFFF).sum())
+
+    return add_up
+
+
+def _add_pairs(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
     return left[0] + right[0], left[1] + right[1]
 
 
-def _extremes(call: WindowCall, dictionary: Dictionary, *, largest: bool) -> Summary:
-    """A word with what orders it: itself, or the bytes of the string that it stands for."""
+def _extreme_summary(call: WindowCall, dictionary: Dictionary, *, largest: bool) -> Summary:
+    """Return the summary of min or max: a word with its sort key, itself or the bytes of its string."""
     better = max if largest else min
     is_text = call.args[0].type.is_interned
 
-    def of(rows: Words) -> tuple[Any, int] | None:
-        words = operand(rows, call.args[0], dictionary)
-        known = words[words != NULL]
-        if not known.shape[0]:
+    def find(rows: Words) -> tuple[Any, int] | None:
+        words = operand_words(rows, call.args[0], dictionary)
+        non_null = words[words != NULL]
+        if not non_null.shape[0]:
             return None
         if not is_text:
-            word = int(known.max() if largest else known.min())
+            word = int(non_null.max() if largest else non_null.min())
             return word, word
-        codes = np.unique(known)
+        codes = np.unique(non_null)
         return better(
             ((text or "").encode(), code)
             for text, code in zip(dictionary.decode(codes), codes.tolist(), strict=True)
@@ -288,17 +301,23 @@ def _extremes(call: WindowCall, dictionary: Dictionary, *, largest: bool) -> Sum
     def merge(left: tuple[Any, int] | None, right: tuple[Any, int] | None) -> tuple[Any, int] | None:
         return right if left is None else left if right is None else better(left, right)
 
-    return Summary(of, merge, None)
+    return Summary(find, merge, None)
 
 
-def _states(call: WindowCall, dictionary: Dictionary) -> Summary:
-    """States of the aggregate's algorithm; merging leaves both as they are."""
+def _state_summary(call: WindowCall, dictionary: Dictionary) -> Summary:
+    """Return the summary with the states of the aggregate's algorithm.
+
+    Merging leaves both states unchanged.
+    """
     types = tuple(arg.type for arg in call.args)
-    algorithm = aggregate_named(call.function).algorithm(types)
+    algorithm = lookup_aggregate(call.function).algorithm(types)
 
-    def of(rows: Words) -> Partial:
-        words = (operand(rows, arg, dictionary) for arg in call.args)
-        columns = [values_of(one, type_, dictionary) for one, type_ in zip(words, types, strict=True)]
+    def accumulate(rows: Words) -> Partial:
+        words = (operand_words(rows, arg, dictionary) for arg in call.args)
+        columns = [
+            values_of(column_words, type_, dictionary)
+            for column_words, type_ in zip(words, types, strict=True)
+        ]
         state = algorithm.initialize()
         for operands in zip(*columns, strict=True):
             if operands[0] is not None:
@@ -308,20 +327,20 @@ def _states(call: WindowCall, dictionary: Dictionary) -> Summary:
     def merge(left: Partial, right: Partial) -> Partial:
         return algorithm.merge(algorithm.merge(algorithm.initialize(), left), right)
 
-    return Summary(of, merge, algorithm.initialize())
+    return Summary(accumulate, merge, algorithm.initialize())
 
 
 def summaries_of(calls: Sequence[WindowCall], dictionary: Dictionary) -> tuple[Summary, ...] | None:
-    """Those of all calls; None if one has none."""
-    found = [summary_of(call, dictionary) for call in calls]
-    known = tuple(summary for summary in found if summary is not None)
-    return known if len(known) == len(found) else None
+    """Return the summaries of all calls; None if a call has none."""
+    summaries = [summary_of(call, dictionary) for call in calls]
+    supported = tuple(summary for summary in summaries if summary is not None)
+    return supported if len(supported) == len(summaries) else None
 
 
-LOW = np.int64((1 << 32) - 1)
+LOW_MASK = np.int64((1 << 32) - 1)
 
 
-def aggregated(
+def evaluate_aggregate(
     layout: Layout,
     call: WindowCall,
     args: tuple[Words, ...],
@@ -329,14 +348,18 @@ def aggregated(
     dictionary: Dictionary,
     ends: Sequence[Partial] = (),
 ) -> Words:
-    """The aggregate of each frame, that it has ``parts`` of the rows and all that ``ends`` are of."""
-    function = aggregate_named(call.function)
+    """Return the aggregate of each frame, over its ``parts`` and the partial aggregates ``ends``."""
+    function = lookup_aggregate(call.function)
     type_ = call.args[0].type if call.args else call.type
     if function.accumulator is AccumulatorKind.COUNT:
-        there = args[0] != NULL if args else np.ones(layout.start.shape[0], np.bool_)
-        return totalled(there.astype(np.int64), parts) + sum(ends)
-    if function.accumulator is AccumulatorKind.SUM and type_.kind in PLAIN and call.type.kind in PLAIN:
-        return _summed(call, args[0], parts, ends)
+        non_null = args[0] != NULL if args else np.ones(layout.start.shape[0], np.bool_)
+        return frame_sums(non_null.astype(np.int64), parts) + sum(ends)
+    if (
+        function.accumulator is AccumulatorKind.SUM
+        and type_.kind in EXACT_KINDS
+        and call.type.kind in EXACT_KINDS
+    ):
+        return _exact_sums(call, args[0], parts, ends)
     if isinstance(function.maintenance, Hierarchical):
         largest = function.trend is Trend.UP
         beyond = [end[1] for end in ends if end is not None]
@@ -344,62 +367,62 @@ def aggregated(
             return _extreme_text(args[0], parts, dictionary, beyond, largest=largest)
         return _extreme(args[0], parts, beyond, largest=largest)
     if function.accumulator is AccumulatorKind.COMOMENT and not ends:
-        return _comoments(call, args, parts)
+        return _comoments_or_error(call, args, parts)
     if function.accumulator is AccumulatorKind.SUM and type_.is_float and not ends:
-        found = _summed_doubles(call, args[0], parts)
-        if found is not None:
-            return found
-    return _by_algorithm(call, args, parts, dictionary, ends)
+        sums = _double_sums_or_error(call, args[0], parts)
+        if sums is not None:
+            return sums
+    return _run_algorithm(call, args, parts, dictionary, ends)
 
 
-def _comoments(call: WindowCall, args: tuple[Words, ...], parts: tuple[Part, ...]) -> Words:
+def _comoments_or_error(call: WindowCall, args: tuple[Words, ...], parts: tuple[Part, ...]) -> Words:
     try:
         return comoments(args[0], args[-1], call.args[0].type, parts)
     except OverflowError as error:
         raise DataError(f"{call.text or call.function} cannot be computed: {error}") from error
 
 
-def _summed_doubles(call: WindowCall, words: Words, parts: tuple[Part, ...]) -> Words | None:
+def _double_sums_or_error(call: WindowCall, words: Words, parts: tuple[Part, ...]) -> Words | None:
     try:
-        return summed(words, parts)
+        return double_frame_sums(words, parts)
     except OverflowError as error:
         raise DataError(f"{call.text or call.function} cannot be computed: {error}") from error
 
 
-def _summed(call: WindowCall, words: Words, parts: tuple[Part, ...], ends: Sequence[Partial]) -> Words:
-    """Exact sums, as two halves of 32 bits and more, of which no total overflows."""
-    there = words != NULL
-    values = np.where(there, words, 0)
+def _exact_sums(call: WindowCall, words: Words, parts: tuple[Part, ...], ends: Sequence[Partial]) -> Words:
+    """Return exact sums, computed as two halves of which no total overflows."""
+    non_null = words != NULL
+    values = np.where(non_null, words, 0)
     beyond = sum(total for _, total in ends)
-    number = totalled(there.astype(np.int64), parts) + sum(count for count, _ in ends)
-    high = totalled(values >> 32, parts) + (beyond >> 32)
-    low = totalled(values & LOW, parts) + (beyond & int(LOW))
+    number = frame_sums(non_null.astype(np.int64), parts) + sum(count for count, _ in ends)
+    high = frame_sums(values >> 32, parts) + (beyond >> 32)
+    low = frame_sums(values & LOW_MASK, parts) + (beyond & int(LOW_MASK))
     high = high + (low >> 32)
     if call.type.kind is Kind.DECIMAL:
-        most = 10**MAX_DECIMAL_PRECISION - 1
-        least = -most
+        greatest = 10**MAX_DECIMAL_PRECISION - 1
+        least = -greatest
     else:
-        least, most = MIN_WORD, MAX_WORD
-    wide = (high > (most >> 32)) | (high < (least >> 32))
-    total = (np.where(wide, 0, high) << 32) + (low & LOW)
-    if (wide | (total < least) | (total > most)).any():
+        least, greatest = MIN_WORD, MAX_WORD
+    wide = (high > (greatest >> 32)) | (high < (least >> 32))
+    total = (np.where(wide, 0, high) << 32) + (low & LOW_MASK)
+    if (wide | (total < least) | (total > greatest)).any():
         error = DataError(f"{call.text or call.function} is out of range for {call.type}")
-        error.narrow = call.type.kind is Kind.DECIMAL
+        error.exceeds_decimal = call.type.kind is Kind.DECIMAL
         raise error
     return np.where(number > 0, total, NULL)
 
 
 def _extreme(words: Words, parts: tuple[Part, ...], beyond: Sequence[int], *, largest: bool) -> Words:
-    """The largest or smallest word that is not NULL, NULL if there is none."""
+    """Return the largest or smallest word that is not NULL; NULL if there is none."""
     values = words if largest else np.where(words == NULL, NULL, -words)
-    found = _largest(values, parts)
+    result = _largest(values, parts)
     for word in beyond:
-        found = np.maximum(found, word if largest else -word)
-    return found if largest else np.where(found == NULL, NULL, -found)
+        result = np.maximum(result, word if largest else -word)
+    return result if largest else np.where(result == NULL, NULL, -result)
 
 
 def _largest(values: Words, parts: tuple[Part, ...]) -> Words:
-    """The largest word of each stretch: that of two stretches of a power of two of places, which overlap."""
+    """Return the largest word of each range, from two overlapping ranges of a power of two."""
     result = np.full(parts[0][0].shape[0], NULL, np.int64)
     sizes = [end - start for start, end in parts]
     longest = max((int(size.max(initial=0)) for size in sizes), default=0)
@@ -418,16 +441,16 @@ def _largest(values: Words, parts: tuple[Part, ...]) -> Words:
 def _extreme_text(
     words: Words, parts: tuple[Part, ...], dictionary: Dictionary, beyond: Sequence[int], *, largest: bool
 ) -> Words:
-    """As ``_extreme``, by the strings' places among the distinct ones in order."""
-    ranks, codes = ranked(np.append(words, np.array(beyond, np.int64)), dictionary)
+    """Return ``_extreme`` by the ranks of the strings."""
+    ranks, codes = rank_strings(np.append(words, np.array(beyond, np.int64)), dictionary)
     count = words.shape[0]
-    found = _extreme(ranks[:count], parts, ranks[count:].tolist(), largest=largest)
+    best = _extreme(ranks[:count], parts, ranks[count:].tolist(), largest=largest)
     if not codes.shape[0]:
-        return found
-    return np.where(found == NULL, NULL, codes[np.where(found == NULL, 0, found)])
+        return best
+    return np.where(best == NULL, NULL, codes[np.where(best == NULL, 0, best)])
 
 
-def _by_algorithm(
+def _run_algorithm(
     call: WindowCall,
     args: tuple[Words, ...],
     parts: tuple[Part, ...],
@@ -435,17 +458,19 @@ def _by_algorithm(
     ends: Sequence[Partial],
 ) -> Words:
     types = tuple(arg.type for arg in call.args)
-    function = aggregate_named(call.function)
+    function = lookup_aggregate(call.function)
     columns = [values_of(words, type_, dictionary) for words, type_ in zip(args, types, strict=True)]
     rows = list(zip(*columns, strict=True))
     bounds = [(start.tolist(), end.tolist()) for start, end in parts]
     try:
-        if function.in_order is not None:
-            values = _in_order(function.in_order(types), rows, bounds)
+        if function.finish_in_order is not None:
+            values = _ordered_values(function.finish_in_order(types), rows, bounds)
         elif len(bounds) == 1:
-            values = _along(_beyond(_moving(function, types), ends), rows, *bounds[0])
+            values = _sliding_values(
+                _with_initial_partials(_sliding_algorithm(function, types), ends), rows, *bounds[0]
+            )
         else:
-            values = _piecewise(_beyond(function.algorithm(types), ends), rows, bounds)
+            values = _recomputed_values(_with_initial_partials(function.algorithm(types), ends), rows, bounds)
     except (ValueError, ArithmeticError) as error:
         raise DataError(f"{call.text or call.function} cannot be computed: {error}") from error
     return np.array([_word(call, value, dictionary) for value in values], np.int64)
@@ -458,14 +483,14 @@ def _word(call: WindowCall, value: Value, dictionary: Dictionary) -> int:
     return word
 
 
-def _moving(function: AggregateFunction, types: Types) -> Algorithm:
-    """The algorithm; what keeps all its rows does not get smaller as rows are subtracted, so none are."""
+def _sliding_algorithm(function: AggregateFunction, types: Types) -> Algorithm:
+    """Return the algorithm, without subtraction if its state keeps all rows, which never shrinks."""
     algorithm = function.algorithm(types)
     return replace(algorithm, subtract=None) if isinstance(function.maintenance, Basic) else algorithm
 
 
-def _beyond(algorithm: Algorithm, ends: Sequence[Partial]) -> Algorithm:
-    """The algorithm over rows that come to those of partial aggregates."""
+def _with_initial_partials(algorithm: Algorithm, ends: Sequence[Partial]) -> Algorithm:
+    """Return the algorithm whose initial state includes partial aggregates."""
 
     def initialize() -> Partial:
         state = algorithm.initialize()
@@ -476,10 +501,10 @@ def _beyond(algorithm: Algorithm, ends: Sequence[Partial]) -> Algorithm:
     return replace(algorithm, initialize=initialize) if ends else algorithm
 
 
-def _along(
+def _sliding_values(
     algorithm: Algorithm, rows: Sequence[tuple[Value, ...]], starts: list[int], ends: list[int]
 ) -> list[Value]:
-    """The values for frames of one stretch: from one row to the next, what enters and what leaves."""
+    """Return the values for frames of one part: each row adds the entering and subtracts the leaving rows."""
     add, subtract = algorithm.add, algorithm.subtract
     values: list[Value] = []
     state, low, high, value = algorithm.initialize(), 0, 0, None
@@ -488,8 +513,8 @@ def _along(
         if (start, end) == (low, high) and not fresh:
             values.append(value)
             continue
-        kept = low <= start <= high <= end and (start == low or subtract is not None)
-        if fresh or not kept or start - low > end - start:
+        can_continue = low <= start <= high <= end and (start == low or subtract is not None)
+        if fresh or not can_continue or start - low > end - start:
             state, low, high = algorithm.initialize(), start, start
         for row in rows[low:start]:
             if subtract is not None and row[0] is not None:
@@ -503,12 +528,12 @@ def _along(
     return values
 
 
-def _in_order(
+def _ordered_values(
     finish: Callable[[Rows], Value],
     rows: Sequence[tuple[Value, ...]],
     bounds: list[tuple[list[int], list[int]]],
 ) -> list[Value]:
-    """The values of what minds the order of rows, which is that of the window."""
+    """Return the values of an aggregate that depends on the row order, which is the window's."""
     values: list[Value] = []
     before: list[tuple[int, int]] = []
     for number in range(len(bounds[0][0])):
@@ -516,16 +541,16 @@ def _in_order(
         if here == before:
             values.append(values[-1])
             continue
-        taken = [(row, 1) for start, end in here for row in rows[start:end] if row[0] is not None]
-        values.append(finish(taken) if taken else None)
+        frame_rows = [(row, 1) for start, end in here for row in rows[start:end] if row[0] is not None]
+        values.append(finish(frame_rows) if frame_rows else None)
         before = here
     return values
 
 
-def _piecewise(
+def _recomputed_values(
     algorithm: Algorithm, rows: Sequence[tuple[Value, ...]], bounds: list[tuple[list[int], list[int]]]
 ) -> list[Value]:
-    """The values for frames with rows left out: each added up anew."""
+    """Return the values for frames with excluded rows, each aggregated from scratch."""
     values: list[Value] = []
     for number in range(len(bounds[0][0])):
         state = algorithm.initialize()
@@ -537,71 +562,74 @@ def _piecewise(
     return values
 
 
-def answered(
-    layout: Layout, answer: Answer, args: tuple[Words, ...], parts: tuple[Part, ...], shown: slice
+def evaluate_function(
+    layout: Layout, answer: WindowResult, args: tuple[Words, ...], parts: tuple[Part, ...], output_rows: slice
 ) -> Words:
-    """The function's value in each row that is shown; ``parts`` are of its frame, where it has one."""
+    """Return the function's value in each output row; ``parts`` are of its frame, if it has one."""
     match answer:
-        case Answer.FIRST_VALUE:
+        case WindowResult.FIRST_VALUE:
             return _nth(args[0], np.ones(parts[0][0].shape[0], np.int64), parts)
-        case Answer.LAST_VALUE:
+        case WindowResult.LAST_VALUE:
             return _last(args[0], parts)
-        case Answer.NTH_VALUE:
-            number = args[1][shown]
+        case WindowResult.NTH_VALUE:
+            number = args[1][output_rows]
             if ((number <= 0) & (number != NULL)).any():
                 raise DataError("the argument of nth_value must be greater than zero")
             return _nth(args[0], number, parts)
         case _:
-            return _placed(layout, answer, args)[shown]
+            return _positional_values(layout, answer, args)[output_rows]
 
 
-def _placed(layout: Layout, answer: Answer, args: tuple[Words, ...]) -> Words:
-    """Of all rows, what their places in the partition tell."""
+def _positional_values(layout: Layout, answer: WindowResult, args: tuple[Words, ...]) -> Words:
+    """Return the values, in all rows, of a function that depends only on positions in the partition."""
     match answer:
-        case Answer.ROW_NUMBER:
-            return layout.places - layout.start + 1 + layout.skipped
-        case Answer.RANK:
+        case WindowResult.ROW_NUMBER:
+            return layout.positions - layout.start + 1 + layout.skipped_rows
+        case WindowResult.RANK:
             return _rank(layout)
-        case Answer.DENSE_RANK:
+        case WindowResult.DENSE_RANK:
             return layout.group - layout.group[layout.start] + 1 + layout.skipped_groups
-        case Answer.PERCENT_RANK:
+        case WindowResult.PERCENT_RANK:
             others = layout.sizes - 1
-            return words(np.where(others > 0, (_rank(layout) - 1) / np.maximum(others, 1), 0.0))
-        case Answer.CUME_DIST:
-            return words((layout.peer_end - layout.start + layout.skipped) / layout.sizes)
-        case Answer.NTILE:
+            return floats_to_words(np.where(others > 0, (_rank(layout) - 1) / np.maximum(others, 1), 0.0))
+        case WindowResult.CUME_DIST:
+            return floats_to_words((layout.peer_end - layout.start + layout.skipped_rows) / layout.sizes)
+        case WindowResult.NTILE:
             return _bucket(layout, args[0])
-        case Answer.LAG:
+        case WindowResult.LAG:
             return _neighbour(layout, args, -1)
-        case Answer.LEAD:
+        case WindowResult.LEAD:
             return _neighbour(layout, args, 1)
-        case Answer.FIRST_VALUE | Answer.LAST_VALUE | Answer.NTH_VALUE:
-            raise InternalError(f"{answer.name} is told by the frame")
+        case WindowResult.FIRST_VALUE | WindowResult.LAST_VALUE | WindowResult.NTH_VALUE:
+            raise InternalError(f"{answer.name} depends on the frame")
         case _:
             assert_never(answer)
 
 
 def _rank(layout: Layout) -> Words:
-    return layout.peer_start - layout.start + 1 + layout.skipped
+    return layout.peer_start - layout.start + 1 + layout.skipped_rows
 
 
 def _bucket(layout: Layout, buckets: Words) -> Words:
-    """Of the first ``rows % n`` buckets each has one row more; ``n`` is that of the partition's first row."""
+    """Return the bucket of each row; ``n`` is that of the partition's first row.
+
+    The first ``rows % n`` buckets have one row more than the others.
+    """
     number = buckets[layout.start]
     if ((number <= 0) & (number != NULL)).any():
         raise DataError("the argument of ntile must be greater than zero")
-    known = np.maximum(number, 1)
-    size, larger = np.divmod(layout.sizes, known)
-    place = layout.places - layout.start + layout.skipped
+    divisor = np.maximum(number, 1)
+    size, larger = np.divmod(layout.sizes, divisor)
+    place = layout.positions - layout.start + layout.skipped_rows
     border = larger * (size + 1)
     bucket = np.where(place < border, place // (size + 1), larger + (place - border) // np.maximum(size, 1))
     return np.where(number == NULL, NULL, bucket + 1)
 
 
-def bucket_starts(rows: int, buckets: int, most: int) -> Words:
-    """Where each bucket but the first, up to so many, begins among so many rows."""
+def bucket_starts(rows: int, buckets: int, limit: int) -> Words:
+    """Return where each bucket but the first begins among ``rows`` rows, for at most ``limit`` buckets."""
     size, larger = divmod(rows, buckets)
-    number = np.arange(1, min(buckets, most), dtype=np.int64)
+    number = np.arange(1, min(buckets, limit), dtype=np.int64)
     return number * size + np.minimum(number, larger)
 
 
@@ -609,15 +637,15 @@ def _neighbour(layout: Layout, args: tuple[Words, ...], direction: int) -> Words
     values = args[0]
     far = np.int64(values.shape[0])
     distance = args[1] if len(args) > 1 else np.ones_like(layout.start)
-    place = layout.places + direction * np.clip(distance, -far, far)
+    place = layout.positions + direction * np.clip(distance, -far, far)
     inside = (place >= layout.start) & (place < layout.end)
     default = args[2] if len(args) > 2 else np.full_like(layout.start, NULL)
-    found = np.where(inside, values[np.where(inside, place, 0)], default)
-    return np.where(distance == NULL, NULL, found)
+    values_at = np.where(inside, values[np.where(inside, place, 0)], default)
+    return np.where(distance == NULL, NULL, values_at)
 
 
 def _nth(values: Words, number: Words, parts: tuple[Part, ...]) -> Words:
-    """The value of the ``number``-th row of the parts together; NULL where there are fewer."""
+    """Return the value of the ``number``-th row of the parts together; NULL if there are fewer."""
     left = number - 1
     result = np.full_like(number, NULL)
     missing = number != NULL
@@ -637,44 +665,48 @@ def _last(values: Words, parts: tuple[Part, ...]) -> Words:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
-    """What is around a part of a partition that is laid out: which rows are ``shown``, and of the rows that
-    are left out ``before`` and ``behind`` the partial aggregate of each call.
+class Surroundings:
+    """Context of a partial layout: the ``output_rows``, and partial aggregates of the omitted rows.
+
+    ``before`` and ``behind`` are over the rows omitted before and after the layout.
     """
 
-    shown: slice
+    output_rows: slice
     before: Sequence[Partial]
     behind: Sequence[Partial]
 
-    def ends(self, number: int, call: WindowCall) -> list[Partial]:
-        """The partial aggregates that belong to a call's frames, at their unbounded ends."""
-        found = []
+    def unbounded_ends(self, number: int, call: WindowCall) -> list[Partial]:
+        """Return the partial aggregates at the unbounded ends of a call's frames."""
+        partials = []
         if call.frame.start.edge is Edge.UNBOUNDED_PRECEDING:
-            found.append(self.before[number])
+            partials.append(self.before[number])
         if call.frame.end.edge is Edge.UNBOUNDED_FOLLOWING:
-            found.append(self.behind[number])
-        return found
+            partials.append(self.behind[number])
+        return partials
 
 
-def evaluated(
-    layout: Layout, calls: Sequence[WindowCall], dictionary: Dictionary, around: "Around | None" = None
+def evaluate_calls(
+    layout: Layout,
+    calls: Sequence[WindowCall],
+    dictionary: Dictionary,
+    surroundings: "Surroundings | None" = None,
 ) -> Words:
-    """``int64[calls, n]``; frames that several calls have are found once."""
-    shown = slice(None) if around is None else around.shown
-    result = np.empty((len(calls), layout.start[shown].shape[0]), np.int64)
+    """Return the results ``int64[calls, n]``; frames that several calls share are computed once."""
+    output_rows = slice(None) if surroundings is None else surroundings.output_rows
+    result = np.empty((len(calls), layout.start[output_rows].shape[0]), np.int64)
     frames: dict[Frame, tuple[Part, ...]] = {}
     for number, call in enumerate(calls):
         function = window_function(call.function)
         parts: tuple[Part, ...] = ()
-        if function is None or function.framed:
+        if function is None or function.uses_frame:
             if call.frame not in frames:
-                found = parts_of(layout, call.frame, dictionary)
-                frames[call.frame] = tuple((start[shown], end[shown]) for start, end in found)
+                all_parts = frame_parts(layout, call.frame, dictionary)
+                frames[call.frame] = tuple((start[output_rows], end[output_rows]) for start, end in all_parts)
             parts = frames[call.frame]
-        args = tuple(operand(layout.data, arg, dictionary) for arg in call.args)
+        args = tuple(operand_words(layout.data, arg, dictionary) for arg in call.args)
         if function is None:
-            ends = () if around is None else around.ends(number, call)
-            result[number] = aggregated(layout, call, args, parts, dictionary, ends)
+            ends = () if surroundings is None else surroundings.unbounded_ends(number, call)
+            result[number] = evaluate_aggregate(layout, call, args, parts, dictionary, ends)
         else:
-            result[number] = answered(layout, function.answer, args, parts, shown)
+            result[number] = evaluate_function(layout, function.answer, args, parts, output_rows)
     return result

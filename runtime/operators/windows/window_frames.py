@@ -22,10 +22,10 @@ Words = NDArray[np.int64]
 
 @dataclass(slots=True, eq=False)
 class Layout:
-    """Rows ``data int64[width, n]``; all others have an element for each row.
+    """Rows ``data int64[width, n]`` with, for each row, the bounds of its partition and peer group.
 
-    ``start`` and ``end`` bound its partition, ``peer_start`` and ``peer_end`` its peers. ``group`` numbers
-    the groups of peers of all partitions, which begin at ``group_starts``.
+    ``start`` and ``end`` bound its partition, ``peer_start`` and ``peer_end`` its peers. ``group``
+    numbers the peer groups of all partitions, which begin at ``group_starts``.
     """
 
     data: Words
@@ -35,31 +35,31 @@ class Layout:
     peer_end: Words
     group: Words
     group_starts: Words
-    skipped: int = 0
-    """Rows of the partition (the only one) that are before these and are left out; of the groups of peers,"""
+    skipped_rows: int = 0
+    """Rows omitted before these, if there is one partition."""
     skipped_groups: int = 0
-    """as many."""
+    """Peer groups omitted before these rows."""
     skipped_behind: int = 0
-    """Rows of the partition that are behind these and are left out."""
+    """Rows omitted after these, if there is one partition."""
 
     @property
-    def places(self) -> Words:
-        """The place of each row."""
+    def positions(self) -> Words:
+        """Position of each row."""
         return np.arange(self.start.shape[0], dtype=np.int64)
 
     @property
     def sizes(self) -> Words:
-        """How many rows the partition of each row has."""
-        return self.end - self.start + self.skipped + self.skipped_behind
+        """Number of rows of each row's partition."""
+        return self.end - self.start + self.skipped_rows + self.skipped_behind
 
     @property
     def group_ends(self) -> Words:
-        """Where each group of peers ends."""
+        """End of each peer group."""
         return np.append(self.group_starts[1:], self.start.shape[0])
 
 
-def laid_out(data: Words, partition: Words, peers: Sequence[int]) -> Layout:
-    """The layout of rows, given the number of each one's partition, ascending."""
+def build_layout(data: Words, partition: Words, peers: Sequence[int]) -> Layout:
+    """Return the layout of rows; ``partition`` is the number of each row's partition, ascending."""
     size = partition.shape[0]
     first = np.ones(size, np.bool_)
     first[1:] = partition[1:] != partition[:-1]
@@ -73,7 +73,7 @@ def laid_out(data: Words, partition: Words, peers: Sequence[int]) -> Layout:
 
 
 def _runs(first: NDArray[np.bool_]) -> tuple[Words, Words]:
-    """For each element, where its run begins and ends; ``first`` marks the beginnings."""
+    """Return for each element the start and end of its run; ``first`` marks the starts."""
     starts = np.flatnonzero(first)
     ends = np.append(starts[1:], first.shape[0])[: starts.shape[0]]
     sizes = ends - starts
@@ -81,37 +81,37 @@ def _runs(first: NDArray[np.bool_]) -> tuple[Words, Words]:
 
 
 Part = tuple[Words, Words]
-"""For each row a stretch of places ``start <= place < end``, perhaps an empty one."""
+"""For each row a range of positions ``start <= position < end``, which may be empty."""
 
 
-def parts_of(layout: Layout, frame: Frame, dictionary: Dictionary) -> tuple[Part, ...]:
-    """The stretches that make up each row's frame, in order, none before another."""
-    start, end = bounds(layout, frame, dictionary)
-    place = layout.places
+def frame_parts(layout: Layout, frame: Frame, dictionary: Dictionary) -> tuple[Part, ...]:
+    """Return the disjoint ranges that make up each row's frame, in order."""
+    start, end = frame_bounds(layout, frame, dictionary)
+    place = layout.positions
     match frame.exclude:
         case Exclude.NO_OTHERS:
             return ((start, end),)
         case Exclude.CURRENT_ROW:
-            return _without(start, end, place, place + 1)
+            return _exclude(start, end, place, place + 1)
         case Exclude.GROUP:
-            return _without(start, end, layout.peer_start, layout.peer_end)
+            return _exclude(start, end, layout.peer_start, layout.peer_end)
         case Exclude.TIES:
-            before, behind = _without(start, end, layout.peer_start, layout.peer_end)
-            return before, _clipped(np.maximum(start, place), np.minimum(end, place + 1)), behind
+            before, behind = _exclude(start, end, layout.peer_start, layout.peer_end)
+            return before, _clip(np.maximum(start, place), np.minimum(end, place + 1)), behind
         case _:
             assert_never(frame.exclude)
 
 
-def _without(start: Words, end: Words, first: Words, last: Words) -> tuple[Part, Part]:
-    return _clipped(start, np.minimum(end, first)), _clipped(np.maximum(start, last), end)
+def _exclude(start: Words, end: Words, first: Words, last: Words) -> tuple[Part, Part]:
+    return _clip(start, np.minimum(end, first)), _clip(np.maximum(start, last), end)
 
 
-def _clipped(start: Words, end: Words) -> Part:
+def _clip(start: Words, end: Words) -> Part:
     return start, np.maximum(start, end)
 
 
-def bounds(layout: Layout, frame: Frame, dictionary: Dictionary) -> Part:
-    """Where each row's frame starts and ends, before anything is excluded."""
+def frame_bounds(layout: Layout, frame: Frame, dictionary: Dictionary) -> Part:
+    """Return the start and end of each row's frame, before EXCLUDE."""
     match frame.unit:
         case Unit.ROWS:
             start, end = _row_bound(layout, frame.start, 0), _row_bound(layout, frame.end, 1)
@@ -126,15 +126,15 @@ def bounds(layout: Layout, frame: Frame, dictionary: Dictionary) -> Part:
 
 
 def _offset(layout: Layout, bound: Bound) -> Words:
-    """By how many rows or groups a bound is away, negative before."""
-    most = layout.start.shape[0] + 1
+    """Return a bound's distance in rows or groups, negative for PRECEDING."""
+    max_offset = layout.start.shape[0] + 1
     if bound.column is not None:
-        asked = layout.data[bound.column]
-        if (asked < 0).any():
+        offsets = layout.data[bound.column]
+        if (offsets < 0).any():
             raise DataError("the offset of a frame must not be NULL or negative")
-        far = np.minimum(asked, most)
+        far = np.minimum(offsets, max_offset)
         return -far if bound.edge is Edge.PRECEDING else far
-    distance = min(bound.offset, most)
+    distance = min(bound.offset, max_offset)
     return np.int64(-distance if bound.edge is Edge.PRECEDING else distance)  # type: ignore[return-value]
 
 
@@ -145,9 +145,9 @@ def _row_bound(layout: Layout, bound: Bound, after: int) -> Words:
         case Edge.UNBOUNDED_FOLLOWING:
             return layout.end
         case Edge.CURRENT_ROW:
-            return layout.places + after
+            return layout.positions + after
         case Edge.PRECEDING | Edge.FOLLOWING:
-            return layout.places + (_offset(layout, bound) + after)
+            return layout.positions + (_offset(layout, bound) + after)
         case _:
             assert_never(bound.edge)
 
@@ -161,9 +161,9 @@ def _group_start(layout: Layout, bound: Bound) -> Words:
         case Edge.CURRENT_ROW:
             return layout.peer_start
         case Edge.PRECEDING | Edge.FOLLOWING:
-            wanted = layout.group + _offset(layout, bound)
-            place = layout.group_starts[np.clip(wanted, 0, layout.group_starts.shape[0] - 1)]
-            return np.where(wanted >= layout.group_starts.shape[0], layout.end, place)
+            group = layout.group + _offset(layout, bound)
+            place = layout.group_starts[np.clip(group, 0, layout.group_starts.shape[0] - 1)]
+            return np.where(group >= layout.group_starts.shape[0], layout.end, place)
         case _:
             assert_never(bound.edge)
 
@@ -177,9 +177,9 @@ def _group_end(layout: Layout, bound: Bound) -> Words:
         case Edge.CURRENT_ROW:
             return layout.peer_end
         case Edge.PRECEDING | Edge.FOLLOWING:
-            wanted = layout.group + _offset(layout, bound)
-            place = layout.group_ends[np.clip(wanted, 0, layout.group_starts.shape[0] - 1)]
-            return np.where(wanted < 0, layout.start, place)
+            group = layout.group + _offset(layout, bound)
+            place = layout.group_ends[np.clip(group, 0, layout.group_starts.shape[0] - 1)]
+            return np.where(group < 0, layout.start, place)
         case _:
             assert_never(bound.edge)
 
@@ -187,64 +187,65 @@ def _group_end(layout: Layout, bound: Bound) -> Words:
 def _range_start(layout: Layout, frame: Frame, dictionary: Dictionary) -> Words:
     if frame.start.edge not in (Edge.PRECEDING, Edge.FOLLOWING):
         return _group_start(layout, frame.start)
-    found = _sought(layout, frame, frame.start, dictionary, after=False)
-    return np.where(_is_null(layout, frame), layout.peer_start, found)
+    start = _find_bound(layout, frame, frame.start, dictionary, after=False)
+    return np.where(_is_null(layout, frame), layout.peer_start, start)
 
 
 def _range_end(layout: Layout, frame: Frame, dictionary: Dictionary) -> Words:
     if frame.end.edge not in (Edge.PRECEDING, Edge.FOLLOWING):
         return _group_end(layout, frame.end)
-    found = _sought(layout, frame, frame.end, dictionary, after=True)
-    return np.where(_is_null(layout, frame), layout.peer_end, found)
+    end = _find_bound(layout, frame, frame.end, dictionary, after=True)
+    return np.where(_is_null(layout, frame), layout.peer_end, end)
 
 
-def _by(frame: Frame) -> Ranged:
+def _range_order(frame: Frame) -> Ranged:
     assert frame.ranged is not None
     return frame.ranged
 
 
 def _is_null(layout: Layout, frame: Frame) -> NDArray[np.bool_]:
-    return layout.data[_by(frame).column] == NULL
+    return layout.data[_range_order(frame).column] == NULL
 
 
-def _sought(layout: Layout, frame: Frame, bound: Bound, dictionary: Dictionary, *, after: bool) -> Words:
-    """The first place whose value is at the bound or, with ``after``, behind it; NULLs are out of range."""
-    by = _by(frame)
+def _find_bound(layout: Layout, frame: Frame, bound: Bound, dictionary: Dictionary, *, after: bool) -> Words:
+    """Return the first position whose value is at the bound or, with ``after``, beyond it.
+
+    NULLs never match.
+    """
+    by = _range_order(frame)
     values = layout.data[by.column]
     if bound.column is not None:
         limit = layout.data[bound.column]
     else:
-        limit = _moved(values, bound, by, after=after)
+        limit = _shift_values(values, bound, by, after=after)
     if by.is_interned:
-        ranks, _ = ranked(np.concatenate((values, limit)), dictionary)
+        ranks, _ = rank_strings(np.concatenate((values, limit)), dictionary)
         values, limit = ranks[: values.shape[0]], ranks[values.shape[0] :]
     if by.descending:
         values, limit = ~values, ~limit
-    low, high = _present(layout, _is_null(layout, frame))
-    return _searched(values, low, high, limit, after)
+    low, high = _non_null_ranges(layout, _is_null(layout, frame))
+    return _binary_search(values, low, high, limit, after)
 
 
 def limit_of(row: list[int], bound: Bound, by: Ranged, *, after: bool) -> int:
-    """The word that a row's bound of a RANGE is at; its value is not NULL. ``after``: of the frame's end."""
+    """Return the word of a row's RANGE bound; the row's value must not be NULL."""
     if bound.column is not None:
         return row[bound.column]
-    return int(_moved(np.array([row[by.column]], np.int64), bound, by, after=after)[0])
+    return int(_shift_values(np.array([row[by.column]], np.int64), bound, by, after=after)[0])
 
 
-def _moved(values: Words, bound: Bound, by: Ranged, *, after: bool) -> Words:
-    """Each value less or plus the bound's offset; beyond all words, the last of them.
-
-    An infinite offset from the opposite infinity has no sum: the frame starts (with ``after``, ends) where
-    the numbers of the partition do, as in Postgres.
-    """
+def _shift_values(values: Words, bound: Bound, by: Ranged, *, after: bool) -> Words:
+    """Return each value minus or plus the bound's offset, clipped to the range of words."""
     down = (bound.edge is Edge.PRECEDING) is not by.descending
     if by.is_float:
-        step = floats(np.array([bound.offset], np.int64))
+        step = words_to_floats(np.array([bound.offset], np.int64))
         with np.errstate(all="ignore"):
-            known: NDArray[np.float64] = floats(values)
-            moved_floats = known + (-step if down else step)
-            lost = np.isnan(moved_floats) & ~np.isnan(known)
-            return words(np.where(lost, np.inf if after is not by.descending else -np.inf, moved_floats))
+            numbers: NDArray[np.float64] = words_to_floats(values)
+            moved_floats = numbers + (-step if down else step)
+            is_undefined = np.isnan(moved_floats) & ~np.isnan(numbers)
+            return floats_to_words(
+                np.where(is_undefined, np.inf if after is not by.descending else -np.inf, moved_floats)
+            )
     with np.errstate(over="ignore"):
         moved = values - bound.offset if down else values + bound.offset
     if down:
@@ -252,33 +253,33 @@ def _moved(values: Words, bound: Bound, by: Ranged, *, after: bool) -> Words:
     return np.where(moved < values, MAX_WORD, moved)
 
 
-def floats(values: Words) -> NDArray[np.float64]:
-    """Words as doubles."""
+def words_to_floats(values: Words) -> NDArray[np.float64]:
+    """Return words as doubles."""
     return np.where(values >= 0, values, values ^ MAX_WORD).view(np.float64)
 
 
-def words(values: NDArray[np.float64]) -> Words:
-    """Doubles as words: one NaN, one zero."""
+def floats_to_words(values: NDArray[np.float64]) -> Words:
+    """Return doubles as words, with one NaN and one zero."""
     bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)
     bits = np.where(np.isnan(values), np.int64(0x7FF8000000000000), bits)
     return np.where(bits >= 0, bits, bits ^ np.int64(MAX_WORD))
 
 
-def ranked(codes: Words, dictionary: Dictionary) -> Part:
-    """The places of strings among the distinct ones in order, NULL for NULL; and those, by place."""
-    known = codes != NULL
-    distinct, where = np.unique(codes[known], return_inverse=True)
+def rank_strings(codes: Words, dictionary: Dictionary) -> Part:
+    """Return the ranks of strings among the distinct ones, NULL for NULL; and the distinct codes by rank."""
+    non_null = codes != NULL
+    distinct, where = np.unique(codes[non_null], return_inverse=True)
     texts = [(text or "").encode() for text in dictionary.decode(distinct)]
     order = np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int64)
     rank = np.empty_like(order)
     rank[order] = np.arange(order.shape[0])
     ranks = np.full_like(codes, NULL)
-    ranks[known] = rank[where.reshape(-1)]
+    ranks[non_null] = rank[where.reshape(-1)]
     return ranks, distinct[order]
 
 
-def _present(layout: Layout, null: NDArray[np.bool_]) -> Part:
-    """The stretch of each partition without the NULLs, which are at one of its ends."""
+def _non_null_ranges(layout: Layout, null: NDArray[np.bool_]) -> Part:
+    """Return the range of each partition without its NULLs, which are at one end."""
     before: Words = np.concatenate((np.zeros(1, np.int64), np.cumsum(null)))
     count: Words = before[layout.end] - before[layout.start]
     first = null[layout.start] if null.shape[0] else null
@@ -286,10 +287,10 @@ def _present(layout: Layout, null: NDArray[np.bool_]) -> Part:
     return layout.start + at_start, layout.end - (count - at_start)
 
 
-def _searched(values: Words, low: Words, high: Words, limit: Words, after: bool) -> Words:
-    """For each row, the first place from ``low`` to ``high`` whose value is at least ``limit``.
+def _binary_search(values: Words, low: Words, high: Words, limit: Words, after: bool) -> Words:
+    """Return for each row the first position from ``low`` to ``high`` whose value is at least ``limit``.
 
-    With ``after``, is more than it.
+    With ``after`` the value must be greater.
     """
     low, high = low.copy(), high.copy()
     while True:

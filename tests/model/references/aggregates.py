@@ -268,7 +268,7 @@ def accumulate_cases(random: Random) -> Iterator[Arguments]:
     first = int(random.integers(0, n + 1)) if random.random() < 0.3 else 0
     yield (
         data, diff, first, n, key, table.spec, table.slots, table.table, table.marker, table.free,
-        table.touched, table.old, table.state,
+        table.touched_groups, table.old, table.state,
     )  # fmt: skip
 
 
@@ -308,7 +308,7 @@ def time_cases(random: Random) -> Iterator[Arguments]:
     new, when = np.empty((n, table.words), np.int64), np.empty(n, np.int64)
     yield (
         data, time, diff, order, key, table.spec, table.slots, table.table, table.marker, table.free,
-        table.touched, table.old, new, when, table.state,
+        table.touched_groups, table.old, new, when, table.state,
     )  # fmt: skip
 
 
@@ -356,7 +356,12 @@ def changed(random: Random) -> tuple[GroupTable, int]:
 
 def current_cases(random: Random) -> Iterator[Arguments]:
     table, entries = changed(random)
-    yield table.touched[:entries].copy(), table.table, table.key, np.empty((entries, table.words), np.int64)
+    yield (
+        table.touched_groups[:entries].copy(),
+        table.table,
+        table.key,
+        np.empty((entries, table.words), np.int64),
+    )
 
 
 @reference("groups.current", current_cases, lambda result, numbers, rows, nk, new: new.tolist())
@@ -368,7 +373,7 @@ def emit_cases(random: Random) -> Iterator[Arguments]:
     table, entries = changed(random)
     width = table.key + table.spec.shape[0]
     yield (
-        table.touched, table.old, table._current(entries), entries, table.table, table.key, table.spec,
+        table.touched_groups, table.old, table._current(entries), entries, table.table, table.key, table.spec,
         np.empty((width, 2 * entries), np.int64), *np.empty((2, 2 * entries), np.int64),
     )  # fmt: skip
 
@@ -399,7 +404,7 @@ def threshold_cases(random: Random) -> Iterator[Arguments]:
     table, entries = changed(random)
     out = np.empty((table.key, entries), np.int64), *np.empty((2, entries), np.int64)
     yield (
-        table.touched, table.old, table._current(entries), entries, table.table, table.key,
+        table.touched_groups, table.old, table._current(entries), entries, table.table, table.key,
         int(random.integers(2)), *out,
     )  # fmt: skip
 
@@ -439,7 +444,7 @@ def finish_cases(random: Random) -> Iterator[Case]:
     if gone.any():
         undone = np.ascontiguousarray(data[:, gone])
         table.accumulate(Updates(undone, np.array([[1]]), -np.ones(1, np.int64)))
-    given = (table.touched, table.spec, key, table.slots, table.table, table.free, table.state)
+    given = (table.touched_groups, table.spec, key, table.slots, table.table, table.free, table.state)
     yield Case(given)
 
 

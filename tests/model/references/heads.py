@@ -10,7 +10,7 @@ import numpy as np
 from kpg.runtime.kernels import head as kernels
 from kpg.runtime.kernels import layout, seek
 from kpg.runtime.kernels import meet as meeting
-from kpg.runtime.trace.batch import Sought
+from kpg.runtime.trace.batch import LookupTarget
 from kpg.runtime.trace.head import Head
 from kpg.runtime.trace.updates import Updates
 from tests.model.kernels import comes_before, triples
@@ -193,14 +193,14 @@ def meet_cases(random: Random) -> Iterator[Case]:
     data = np.ascontiguousarray(stream.data[:, np.lexsort(stream.data[::-1])]) if ordered else stream.data
     kept = [random.permutation(w)[: int(random.integers(0, w + 1))].tolist() for w in (stream_width, width)]
     if met.head is not None:
-        met.head.serve(keys)
+        met.head.hash_prefix(keys)
     room = int(random.choice([1, 64, n * (len(met.updates) + 1)]))
     closed, floor = (int(random.integers(0, 4)) for _ in range(2))
     yield Case(
         (
             data, stream.time, stream.diff * (1 << 62 if random.random() < 0.1 else 1),
             np.array([keys, *map(len, kept), *key, *kept[0], *kept[1]], np.int64),
-            Sought(met.batches.layers, met.head).addresses,
+            LookupTarget(met.batches.layers, met.head).addresses,
             int(random.choice([seek.ANY, seek.THROUGH, seek.BEFORE])), ordered, closed, floor, origin * depth,
             room, np.full(1 + (sum(map(len, kept)) + 3 + stream.depth) * room, -1, np.int64),
         ),

@@ -127,7 +127,7 @@ def take(table: HistoryTable, step: list[tuple[Row, Updates]]) -> None:
         if updates is not None:
             table.accumulate(updates, rounds)
         table.evaluate_threshold(rounds, False)
-        for later in table.owed:
+        for later in table.new_rounds:
             due.setdefault(later, None)
 
 
@@ -193,7 +193,7 @@ def accumulate(data, time, diff, first, last, state) -> object:
 def wake_cases(random: Random) -> Iterator[Case]:
     table, _ = some_table(random)
     used = int(table.state[kernels.KEYS])
-    table.current = table._placed(kernels.CURRENT_AT, np.empty(max(used, 1), np.int64))
+    table.current = table._register_array(kernels.CURRENT_AT, np.empty(max(used, 1), np.int64))
     before = random.permutation(used)[: int(random.integers(0, 20))]
     for number in before.tolist():
         table.bits[number >> 6] |= np.array(1 << (number & 63), np.uint64).astype(np.int64)

@@ -60,10 +60,10 @@ def threshold_cases(random: Random) -> Iterator[Case]:
         if given is not None:
             table.accumulate(given, earlier)
         table.evaluate_threshold(earlier, bool(distinct))
-        for later in table.owed:
+        for later in table.new_rounds:
             due.setdefault(later, None)
     table.accumulate(updates, rounds)
-    count = table._begin(rounds)
+    count = table._begin_evaluation(rounds)
     most = max(count, int(table.state[kernels.STEP_RECORDS]))
     out = np.empty((table.key + table.depth + 1) * most, np.int64)
     owed = np.empty((table.depth, count), np.int64)
@@ -103,7 +103,7 @@ def evaluate(rounds, distinct, state, out, owed) -> object:
 def corner_cases(random: Random) -> Iterator[Case]:
     table, rounds, updates = begun(random)
     table.accumulate(updates, rounds)
-    count = table._begin(rounds)
+    count = table._begin_evaluation(rounds)
     most = (int(table.state[kernels.STEP_RECORDS]) + 1) << len(rounds)
     entries, sides = np.empty((2, most), np.int64), np.empty((2 * most, table.words), np.int64)
     owed = np.empty((table.depth, count), np.int64)

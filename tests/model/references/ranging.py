@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kpg.runtime.kernels import ranges
-from kpg.runtime.trace.batch import Sought
+from kpg.runtime.trace.batch import LookupTarget
 from kpg.runtime.types import MIN_WORD
 from tests.model.references import Case, Random, reference
 from tests.model.references.batches import Known, some_layers
@@ -50,7 +50,7 @@ def follow_cases(random: Random) -> Iterator[Case]:
     yield Case(
         (
             left, diffs(random, left.shape[1]) * (2**40 if random.random() < 0.1 else 1), right, right_diff,
-            Sought(thresholds.batches.layers, thresholds.head).addresses, rows.layers.descriptions,
+            LookupTarget(thresholds.batches.layers, thresholds.head).addresses, rows.layers.descriptions,
             int(random.choice(list(COMPARISONS))), int(random.integers(0, 5)),
             np.empty((width + 1, room), np.int64),
         ),

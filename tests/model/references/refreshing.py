@@ -32,7 +32,7 @@ def refresh_cases(random: Random) -> Iterator[Arguments]:
     columns = key + (len(accumulators) if what == kernels.SUMS else 0)
     yield (
         data, diff, what, key, table.spec, table.slots, table.table, table.marker, table.free,
-        table.touched, table.old, table.state, np.empty(2 * n * columns, np.int64),
+        table.touched_groups, table.old, table.state, np.empty(2 * n * columns, np.int64),
         np.empty(2 * n, np.int64),
     )  # fmt: skip
 

@@ -45,7 +45,7 @@ def some_store(random: Random) -> Store:
     width, bits = int(random.integers(1, 4)), int(random.choice([1, 3, 6, 7, 8]))
     groups, n = RowGroups(width, bits), int(random.choice(COUNTS))
     if random.random() < 0.5:
-        groups.link()
+        groups.enable_links()
     data = words(random, width, n)
     groups.reserve(n + int(random.integers(0, 70)), 0)
     store = Store(groups, list(tuples(data, n)), [True] * n)

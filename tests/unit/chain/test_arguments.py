@@ -80,7 +80,7 @@ def test_arguments_begin_where_constants_say(name: str) -> None:
 
 def test_every_kernel_that_links_call_has_constants() -> None:
     by_themselves = {"chain.run", "streams.begin", "streams.feed", "streams.take"}
-    assert set(PREFIXES) == {*chain_selection.CALLED, *chain_selection.CALLED_IN_LOOPS} - by_themselves
+    assert set(PREFIXES) == {*chain_selection.CHAIN_KERNELS, *chain_selection.LOOP_KERNELS} - by_themselves
 
 
 def test_what_the_templates_of_a_link_that_appends_have_is_apart() -> None:

@@ -60,7 +60,7 @@ def asked(database: kpg.Database) -> dict[str, list[Any]]:
 
 def chain_of(database: kpg.Database) -> chain.Chain | None:
     """The chain that is made, if one is."""
-    return database._engine.executor._small_steps._chain
+    return database._engine.executor._chain_cache._chain
 
 
 class History:
@@ -118,9 +118,9 @@ class History:
 
 LIMITS = {
     (head, "MOST"): (8, 40, 1 << 15),
-    (head, "MOST_BEFORE_SEAL"): (8, 40, 1 << 12),
-    (head, "CHURN"): (1, 64),
-    (head, "DIRECT"): (1, 64),
+    (head, "MAX_TAIL_ROWS"): (8, 40, 1 << 12),
+    (head, "CHURN_ROWS"): (1, 64),
+    (head, "ORDERED_STEPS"): (1, 64),
     (head, "FIRST"): (1, 64),
     (chain, "MEMORY"): (64, 1 << 14),
 }
@@ -221,14 +221,14 @@ def test_a_row_on_which_a_view_fails_is_refused_and_nothing_has_happened() -> No
 def test_ctrl_c_within_a_step_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     database = simple(JOIN)
     before = database.sql("select * from v0").fetchall()
-    run = Worker._run
+    run = Worker._run_operators
 
     def pressed(self: Worker, *arguments: Any) -> None:
         run(self, *arguments)
         signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Worker, "_run", pressed)
+        patch.setattr(Worker, "_run_operators", pressed)
         with pytest.raises(KeyboardInterrupt):
             database.sql("insert into t values (3, 100)")
     assert database.sql("select * from v0").fetchall() == before
@@ -309,7 +309,7 @@ def test_memory_is_widened_in_the_midst_of_a_step(monkeypatch: pytest.MonkeyPatc
 def test_without_addresses_operators_run_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KPG_KERNELS", "numba")
     monkeypatch.setattr(kernels, "run", lambda *_: 0)
-    assert not chain_selection.ready()
+    assert not chain_selection.load_kernels()
 
 
 def test_a_query_does_not_cost_the_chain() -> None:

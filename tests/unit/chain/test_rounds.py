@@ -24,7 +24,7 @@ RECURSIONS = {
 }
 
 
-READY = chain_selection.ready((*chain_selection.CALLED, *chain_selection.CALLED_IN_LOOPS))
+READY = chain_selection.load_kernels((*chain_selection.CHAIN_KERNELS, *chain_selection.LOOP_KERNELS))
 """Whether kernels are compiled ahead of time; otherwise all of this runs in Python."""
 
 
@@ -96,7 +96,7 @@ def test_what_comes_of_changes(name: str, seed: int, monkeypatch: pytest.MonkeyP
     for module, constant, values in (
         (loop, "PATIENCE", (0, 1, 5)),
         (chain, "MEMORY", (64, 1 << 14)),
-        (links, "LEFT", (1, 4, 1 << 12)),
+        (links, "LEAVE_ROOM", (1, 4, 1 << 12)),
         (chain, "AT_ONCE", (1, 3, 1 << 12)),
     ):
         monkeypatch.setattr(module, constant, rng.choice(values))
@@ -125,7 +125,7 @@ def test_memory_follows_what_a_round_needs(monkeypatch: pytest.MonkeyPatch) -> N
     start, sizes = chain.Rounds._start, [0]
 
     def started(self: chain.Rounds, step: Step) -> None:
-        sizes.append(self._memory.shape[0] + self._other.shape[0])
+        sizes.append(self._memory.shape[0] + self._other_memory.shape[0])
         start(self, step)
 
     monkeypatch.setattr(chain.Rounds, "_start", started)

@@ -16,8 +16,8 @@ import kpg
 from kpg.api.database import Database
 from kpg.cli import main
 from kpg.cli.output import Format
-from kpg.cli.script import command_of, is_complete
-from kpg.cli.sql_prompt import Names, Prompt, bindings
+from kpg.cli.script import is_complete, parse_command
+from kpg.cli.sql_prompt import NameCompleter, Prompt, enter_key_bindings
 
 Captured = pytest.CaptureFixture[str]
 
@@ -169,7 +169,7 @@ def test_prompt_session(db: Database, capsys: Captured) -> None:
     with create_pipe_input() as pipe:
         pipe.send_text(typed)
         session: PromptSession[str] = PromptSession(
-            input=pipe, output=DummyOutput(), multiline=True, key_bindings=bindings(is_complete)
+            input=pipe, output=DummyOutput(), multiline=True, key_bindings=enter_key_bindings(is_complete)
         )
         assert Prompt(db, Format.TABLE, session).run() == 0
     captured = capsys.readouterr()
@@ -214,7 +214,7 @@ def test_completion(shop: Database) -> None:
     from prompt_toolkit.document import Document
 
     def completed(text: str) -> list[str]:
-        return [one.text for one in Names(shop).get_completions(Document(text), CompleteEvent())]
+        return [one.text for one in NameCompleter(shop).get_completions(Document(text), CompleteEvent())]
 
     assert completed("SELECT * FROM it") == ["item"]
     assert completed("SELECT pri") == ["price", "primary"]
@@ -247,7 +247,7 @@ def test_sql_in_a_folder(monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_
     ],
 )
 def test_what_users_of_psql_type_is_a_command(text: str, command: tuple[str, str] | None) -> None:
-    assert command_of(text) == command
+    assert parse_command(text) == command
     assert is_complete(text) is (command is not None)
 
 

@@ -9,7 +9,7 @@ import pytest
 import kpg
 from kpg.runtime.dataflow.dataflow_graph import Operator
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.loop import everything
+from kpg.runtime.operators.loop import iterate_operators
 from tests.unit.collections.test_loops import reach
 from tests.unit.collections.watching import step, watch
 
@@ -370,7 +370,7 @@ def test_a_closed_database_gives_its_memory_back_at_once() -> None:
             step(flow, edges, roots)
             states = [
                 weakref.ref(getattr(operator, name))
-                for operator in everything(tuple(operators(db)))
+                for operator in iterate_operators(tuple(operators(db)))
                 for name in ("spine", "table")
                 if hasattr(operator, name)
             ]

@@ -3,13 +3,13 @@
 import pytest
 
 from kpg.compiler.algebra.rel import Distinct, Get, Project
-from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry, did_you_mean, get_of
+from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry, did_you_mean, get_node
 from kpg.compiler.physical.cardinality import NoStatistics
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import INTEGER, ROWID, TEXT, ColumnDef, Schema
 
 ORDERS = TableEntry("Orders", Schema((ColumnDef("k", INTEGER, False), ColumnDef("s", TEXT)), (0,)))
-PLAIN = ViewEntry("v", Schema((ColumnDef("s", TEXT),)), Distinct(Project(get_of(ORDERS), (1,))))
+PLAIN = ViewEntry("v", Schema((ColumnDef("s", TEXT),)), Distinct(Project(get_node(ORDERS), (1,))))
 
 
 def test_names_are_found_in_any_case() -> None:
@@ -50,8 +50,8 @@ def test_a_copy_changes_on_its_own() -> None:
 
 
 def test_access_to_a_table_has_the_rowid_and_to_a_view_the_keys_of_its_plan() -> None:
-    assert get_of(ORDERS) == Get("Orders", (INTEGER, TEXT, ROWID), (False, True, False), ((0,), (2,)))
-    assert get_of(PLAIN) == Get("v", (TEXT,), (True,), ((0,),), is_table=False)
+    assert get_node(ORDERS) == Get("Orders", (INTEGER, TEXT, ROWID), (False, True, False), ((0,), (2,)))
+    assert get_node(PLAIN) == Get("v", (TEXT,), (True,), ((0,),), is_table=False)
 
 
 def test_suggestions_and_default_statistics() -> None:

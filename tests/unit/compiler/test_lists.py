@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 import kpg
 from kpg.api.database import Database
-from kpg.compiler.sql.parameterize.value_lists import LONG, long_lists, parsed
+from kpg.compiler.sql.parameterize.value_lists import MIN_LONG_LIST, find_long_lists, parse_script
 from kpg.compiler.sql.parse.parser import parse
 from kpg.compiler.sql.parse.statements import Select
 from kpg.runtime.errors import Error
@@ -52,9 +52,9 @@ def told(db: Database, text: str, *, plainly: bool) -> object:
 def test_a_long_list_is_what_it_is_with_a_comment(data: st.DataObject) -> None:
     first = data.draw(st.lists(st.sampled_from(CELLS), min_size=1, max_size=3))
     second = data.draw(st.lists(st.sampled_from(CELLS), min_size=1, max_size=3))
-    rows = [f"({first[n % len(first)]}, {second[n % len(second)]})" for n in range(LONG + 3)]
+    rows = [f"({first[n % len(first)]}, {second[n % len(second)]})" for n in range(MIN_LONG_LIST + 3)]
     if data.draw(st.integers(0, 3)) == 0:
-        rows[data.draw(st.integers(0, LONG))] = f"({data.draw(st.sampled_from(ODD))}, 1)"
+        rows[data.draw(st.integers(0, MIN_LONG_LIST))] = f"({data.draw(st.sampled_from(ODD))}, 1)"
     text = data.draw(st.sampled_from(SHAPES)).replace("{}", ", ".join(rows))
     text += " " * 400
     with kpg.connect() as db:
@@ -71,9 +71,9 @@ def test_a_list_in_a_string_is_none() -> None:
 
 def test_a_list_is_read_by_columns() -> None:
     rows = ",\n".join(f"({n}, 'y')" for n in range(100))
-    (found,) = long_lists(f"select * from (values {rows}) q")
+    (found,) = find_long_lists(f"select * from (values {rows}) q")
     assert found.columns == (tuple(map(str, range(100))), ("'y'",) * 100)
-    (statement,) = parsed(f"select * from (values {rows}) q where nothing = 1")
+    (statement,) = parse_script(f"select * from (values {rows}) q where nothing = 1")
     assert isinstance(statement, Select)
     assert len(list(statement.query.walk())) < 30
 
@@ -98,5 +98,5 @@ def test_views_keep_their_text() -> None:
 
 
 def test_short_texts_are_parsed() -> None:
-    assert long_lists("values (1), (2)") == []
-    assert len(parsed("values (1), (2); select 1")) == len(parse("values (1), (2); select 1"))
+    assert find_long_lists("values (1), (2)") == []
+    assert len(parse_script("values (1), (2); select 1")) == len(parse("values (1), (2); select 1"))

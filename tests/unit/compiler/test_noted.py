@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from kpg.compiler.catalog.cache import CHANGING, Noted
+from kpg.compiler.catalog.cache import MUTATORS, VersionedDict
 from kpg.compiler.catalog.entries import Catalog
-from kpg.compiler.catalog.privileges import Rights
+from kpg.compiler.catalog.privileges import Privileges
 
-CHANGES: dict[str, Callable[[Noted[str, int]], object]] = {
+CHANGES: dict[str, Callable[[VersionedDict[str, int]], object]] = {
     "__setitem__": lambda one: one.__setitem__("a", 2),
     "__delitem__": lambda one: one.__delitem__("a"),
     "__ior__": lambda one: one.__ior__({"b": 1}),
@@ -27,12 +27,12 @@ def test_every_method_that_changes_a_dict_is_known() -> None:
         "__reversed__", "__ror__", "__sizeof__", "copy", "fromkeys", "get", "items", "keys", "values",
         "__doc__", "__hash__",
     }  # fmt: skip
-    assert set(vars(dict)) - reading == set(CHANGING) == set(CHANGES)
+    assert set(vars(dict)) - reading == set(MUTATORS) == set(CHANGES)
 
 
-@pytest.mark.parametrize("name", CHANGING)
+@pytest.mark.parametrize("name", MUTATORS)
 def test_changes_are_noted(name: str) -> None:
-    one: Noted[str, int] = Noted({"a": 1})
+    one: VersionedDict[str, int] = VersionedDict({"a": 1})
     plain = {"a": 1}
     before = one.version
     CHANGES[name](one)
@@ -41,23 +41,23 @@ def test_changes_are_noted(name: str) -> None:
 
 
 def test_reading_is_none_and_each_has_a_version_of_its_own() -> None:
-    one: Noted[str, int] = Noted({"a": 1})
+    one: VersionedDict[str, int] = VersionedDict({"a": 1})
     before = one.version
     assert (one["a"], one.get("b"), list(one), "a" in one, dict(one)) == (1, None, ["a"], True, {"a": 1})
-    assert one.version == before != Noted(one).version
+    assert one.version == before != VersionedDict(one).version
 
 
 def test_what_a_catalog_knows_stays_noted() -> None:
     """After a rollback, too, which has it be another's."""
     catalog = Catalog()
     other = catalog.copy()
-    catalog.become(other)
-    catalog.rights.become(Rights())
+    catalog.copy_from(other)
+    catalog.privileges.copy_from(Privileges())
     for one in (
         catalog.sequences,
         catalog.comments,
         catalog.indexes,
-        catalog.rights.owners,
-        catalog.rights.lists,
+        catalog.privileges.owners,
+        catalog.privileges.acls,
     ):
-        assert isinstance(one, Noted)
+        assert isinstance(one, VersionedDict)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from kpg.runtime.convert import arrow
-from kpg.runtime.convert.arrow import Origin, decode, encode, from_any
+from kpg.runtime.convert.arrow import Origin, decode_table, encode_any, encode_table
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InterfaceError, InternalError, ProgrammingError
 from kpg.runtime.types import (
@@ -47,7 +47,7 @@ def schema(*types):
 
 
 def one(array, type_, dictionary=None):
-    return encode(pa.table({"c0": array}), schema(type_), dictionary or Dictionary())[0].tolist()
+    return encode_table(pa.table({"c0": array}), schema(type_), dictionary or Dictionary())[0].tolist()
 
 
 def w(value):
@@ -169,7 +169,7 @@ def test_values_that_do_not_fit_name_row_and_column(array, type_, row, value):
 def test_rows_are_counted_across_chunks_and_from_the_origin():
     chunks = pa.chunked_array([[1, 2], [3, 70_000]])
     with pytest.raises(DataError, match=r"x.parquet, row 104, column c0: value 70000"):
-        encode(pa.table({"c0": chunks}), schema(SMALLINT), Dictionary(), Origin("x.parquet", 100))
+        encode_table(pa.table({"c0": chunks}), schema(SMALLINT), Dictionary(), Origin("x.parquet", 100))
 
 
 @pytest.mark.parametrize(
@@ -195,21 +195,21 @@ def test_types_that_do_not_convert(array, type_, given):
 
 def test_columns_are_matched_by_name_in_any_case():
     data = pa.table({"C1": [2], "c0": [1]})
-    assert encode(data, schema(INTEGER, INTEGER), Dictionary()).tolist() == [[1], [2]]
-    assert encode(data.to_batches()[0], schema(INTEGER, INTEGER), Dictionary()).tolist() == [[1], [2]]
+    assert encode_table(data, schema(INTEGER, INTEGER), Dictionary()).tolist() == [[1], [2]]
+    assert encode_table(data.to_batches()[0], schema(INTEGER, INTEGER), Dictionary()).tolist() == [[1], [2]]
 
 
 def test_missing_extra_and_ambiguous_columns():
     two = schema(INTEGER, INTEGER)
     with pytest.raises(ProgrammingError, match="column c1 INTEGER is missing") as caught:
-        encode(pa.table({"c0": [1], "x": [1]}), two, Dictionary())
+        encode_table(pa.table({"c0": [1], "x": [1]}), two, Dictionary())
     assert caught.value.hint == "found c0, x"
     with pytest.raises(ProgrammingError, match="column x is not in the table") as caught:
-        encode(pa.table({"c0": [1], "c1": [1], "x": [1]}), two, Dictionary())
+        encode_table(pa.table({"c0": [1], "c1": [1], "x": [1]}), two, Dictionary())
     assert caught.value.hint == "the columns are c0, c1"
     ambiguous = pa.table({"c0": [1], "C0": [1]})
     with pytest.raises(ProgrammingError, match="column c0 INTEGER is ambiguous"):
-        encode(ambiguous, schema(INTEGER), Dictionary())
+        encode_table(ambiguous, schema(INTEGER), Dictionary())
 
 
 DECODED = [
@@ -231,7 +231,7 @@ DECODED = [
 
 @pytest.mark.parametrize(("type_", "given", "expected"), DECODED)
 def test_decode(type_, given, expected):
-    table = decode(np.array([given], np.int64), ["x"], [type_], Dictionary())
+    table = decode_table(np.array([given], np.int64), ["x"], [type_], Dictionary())
     assert table.column_names == ["x"]
     assert table.column(0).chunk(0).equals(expected)
     table.validate(full=True)
@@ -245,16 +245,16 @@ def test_decoded_tables_encode_to_the_same_words(type_, given, expected):
 def test_decode_text_and_no_rows():
     dictionary = Dictionary()
     codes = [dictionary.code("a"), NULL, dictionary.code("bc")]
-    table = decode(np.array([codes], np.int64), ["s"], [TEXT], dictionary)
+    table = decode_table(np.array([codes], np.int64), ["s"], [TEXT], dictionary)
     assert table.column(0).to_pylist() == ["a", None, "bc"]
-    empty = decode(np.empty((2, 0), np.int64), ["s", "d"], [TEXT, decimal(5, 1)], dictionary)
+    empty = decode_table(np.empty((2, 0), np.int64), ["s", "d"], [TEXT, decimal(5, 1)], dictionary)
     assert empty.num_rows == 0
     assert empty.schema.types == [pa.string(), pa.decimal128(5, 1)]
 
 
 def test_decode_refuses_failed_values():
     with pytest.raises(InternalError, match="column x holds the result of a failed operation"):
-        decode(np.array([[1, ERROR]], np.int64), ["x"], [BIGINT], Dictionary())
+        decode_table(np.array([[1, ERROR]], np.int64), ["x"], [BIGINT], Dictionary())
 
 
 TWO = Schema((ColumnDef("id", BIGINT), ColumnDef("name", TEXT)))
@@ -276,17 +276,17 @@ ARROW = pa.table({"name": ["x", None], "id": [1, 2]})
     ],
 )
 def test_from_any(data):
-    assert from_any(data, TWO, Dictionary()).tolist() == [[1, 2], [0, NULL]]
+    assert encode_any(data, TWO, Dictionary()).tolist() == [[1, 2], [0, NULL]]
 
 
 def test_from_any_takes_no_rows():
-    assert from_any([], TWO, Dictionary()).shape == (2, 0)
-    assert from_any({"id": [], "name": []}, TWO, Dictionary()).shape == (2, 0)
+    assert encode_any([], TWO, Dictionary()).shape == (2, 0)
+    assert encode_any({"id": [], "name": []}, TWO, Dictionary()).shape == (2, 0)
 
 
 def test_from_any_reads_missing_pandas_numbers_as_null():
     frame = pd.DataFrame({"id": [1.0, None], "name": ["x", None]})
-    assert from_any(frame, TWO, Dictionary()).tolist() == [[1, NULL], [0, NULL]]
+    assert encode_any(frame, TWO, Dictionary()).tolist() == [[1, NULL], [0, NULL]]
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_from_any_reads_missing_pandas_numbers_as_null():
 )
 def test_from_any_refuses(data, error, message):
     with pytest.raises(error, match=message):
-        from_any(data, TWO, Dictionary())
+        encode_any(data, TWO, Dictionary())
 
 
 @pytest.mark.parametrize("kind", Kind)

@@ -9,7 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kpg.runtime.convert.files import CsvOptions, expand, read_csv, read_parquet, write_csv, write_parquet
+from kpg.runtime.convert.files import (
+    CsvOptions,
+    expand_path,
+    read_csv,
+    read_parquet,
+    write_csv,
+    write_parquet,
+)
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, NotSupportedError, OperationalError, ProgrammingError
 from kpg.runtime.types import (
@@ -104,7 +111,7 @@ def test_files_that_are_not_there_or_no_parquet(tmp_path):
     with pytest.raises(OperationalError, match=r"no file nowhere\.parquet"):
         next(read_parquet("nowhere.parquet", SCHEMA, Dictionary()))
     with pytest.raises(OperationalError, match=r"no \*.parquet file in folder"):
-        expand(tmp_path, ".parquet")
+        expand_path(tmp_path, ".parquet")
     (tmp_path / "x.parquet").write_text("no parquet")
     with pytest.raises(OperationalError, match=r"x\.parquet as parquet"):
         next(read_parquet(tmp_path / "x.parquet", SCHEMA, Dictionary()))

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from kpg.runtime.convert.arrow import decode_array
-from kpg.runtime.convert.python_values import FEW, float_words, to_list, to_python, to_rows, word_floats
+from kpg.runtime.convert.python_values import (
+    SMALL_VALUE_COUNT,
+    float_words,
+    to_list,
+    to_python,
+    to_rows,
+    word_floats,
+)
 from kpg.runtime.dictionary import FEW_CODES, MANY_CODES, Dictionary
 from kpg.runtime.errors import DataError
 from kpg.runtime.types import BIGINT, BOOLEAN, DATE, DOUBLE, ERROR, NULL, TEXT, Kind, Type, decimal
@@ -43,7 +50,7 @@ def words(type_: Type, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]
     return drawn
 
 
-@pytest.mark.parametrize("count", [3, FEW, FEW + 1, 300])
+@pytest.mark.parametrize("count", [3, SMALL_VALUE_COUNT, SMALL_VALUE_COUNT + 1, 300])
 @pytest.mark.parametrize("type_", RANGES, ids=str)
 def test_values_are_those_of_arrow_and_of_one_by_one(type_: Type, count: int) -> None:
     given = words(type_, count)
@@ -62,8 +69,8 @@ def test_texts(count: int, letter: str) -> None:
 
 
 def test_nan_and_infinity() -> None:
-    given = np.array([0x7FF8000000000000, 0x7FF0000000000000] * FEW, np.int64)
-    assert list(map(str, to_list(given, DOUBLE, Dictionary()))) == ["nan", "inf"] * FEW
+    given = np.array([0x7FF8000000000000, 0x7FF0000000000000] * SMALL_VALUE_COUNT, np.int64)
+    assert list(map(str, to_list(given, DOUBLE, Dictionary()))) == ["nan", "inf"] * SMALL_VALUE_COUNT
 
 
 def test_months_are_numbers_and_null_has_no_value() -> None:

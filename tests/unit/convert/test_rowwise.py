@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kpg.runtime.convert.python_values import MOST_CODES, RowEncoder, encode_rows
+from kpg.runtime.convert.python_values import MAX_CACHED_CODES, RowEncoder, encode_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.types import (
     BIGINT,
@@ -23,7 +23,7 @@ from kpg.runtime.types import (
     Type,
     decimal,
 )
-from kpg.runtime.values import Mistyped, Unfit
+from kpg.runtime.values import UnrepresentableValue, WrongPythonType
 
 SCHEMA = Schema(
     (
@@ -58,15 +58,15 @@ def test_as_by_columns() -> None:
 @pytest.mark.parametrize(
     ("place", "value", "error"),
     [
-        (0, 2**63, Unfit),
-        (1, 2**31, Unfit),
-        (1, "1", Mistyped),
-        (2, 7, Mistyped),
-        (2, [], Mistyped),
-        (3, "x", Mistyped),
-        (4, Decimal("1e20"), Unfit),
-        (5, 1, Mistyped),
-        (8, "abcd", Unfit),
+        (0, 2**63, UnrepresentableValue),
+        (1, 2**31, UnrepresentableValue),
+        (1, "1", WrongPythonType),
+        (2, 7, WrongPythonType),
+        (2, [], WrongPythonType),
+        (3, "x", WrongPythonType),
+        (4, Decimal("1e20"), UnrepresentableValue),
+        (5, 1, WrongPythonType),
+        (8, "abcd", UnrepresentableValue),
     ],
 )
 def test_what_it_refuses(place: int, value: Any, error: type[Exception]) -> None:
@@ -77,14 +77,14 @@ def test_what_it_refuses(place: int, value: Any, error: type[Exception]) -> None
 
 @pytest.mark.parametrize("row", [(), (1,), (1, 2, 3)])
 def test_a_row_of_another_length(row: tuple[int, ...]) -> None:
-    with pytest.raises(Unfit):
+    with pytest.raises(UnrepresentableValue):
         RowEncoder(SCHEMA.columns[:2], Dictionary()).words(row)
 
 
 def test_a_column_that_takes_no_none() -> None:
     encoder = RowEncoder([ColumnDef("a", BIGINT, nullable=False), ColumnDef("b", BIGINT)], Dictionary())
     assert encoder.words((1, None)) == [1, NULL]
-    with pytest.raises(Unfit):
+    with pytest.raises(UnrepresentableValue):
         encoder.words((None, 1))
 
 
@@ -92,13 +92,13 @@ def test_a_text_that_one_column_takes_and_the_other_does_not() -> None:
     columns = [ColumnDef("a", TEXT), ColumnDef("b", Type(Kind.VARCHAR, 2))]
     encoder = RowEncoder(columns, Dictionary())
     assert encoder.words(("long", "ab")) == [0, 1]
-    with pytest.raises(Unfit):
+    with pytest.raises(UnrepresentableValue):
         encoder.words(("ab", "long"))
 
 
 def test_more_texts_than_are_remembered() -> None:
     encoder = RowEncoder([ColumnDef("a", TEXT)], Dictionary())
-    texts = [str(number) for number in range(MOST_CODES + 10)]
+    texts = [str(number) for number in range(MAX_CACHED_CODES + 10)]
     codes = [encoder.words((text,)) for text in texts]
-    assert codes == [[number] for number in range(MOST_CODES + 10)]
+    assert codes == [[number] for number in range(MAX_CACHED_CODES + 10)]
     assert [encoder.words((text,)) for text in texts] == codes

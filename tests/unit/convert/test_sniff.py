@@ -5,7 +5,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from kpg.runtime.convert.csv_format import Given, sniff
+from kpg.runtime.convert.csv_format import CsvHints, sniff
 from kpg.runtime.errors import DataError, OperationalError
 from kpg.runtime.types import DOUBLE, INTEGER
 
@@ -38,7 +38,7 @@ def test_like_duckdb(tmp_path: Path, name: str) -> None:
     path = tmp_path / "t.csv"
     path.write_text(FILES[name])
     expected = duckdb.sql(f"select * from '{path}'")
-    found = sniff(path, Given())
+    found = sniff(path, CsvHints())
     types = [SHORT.get(str(type_), str(type_)) for type_ in expected.types]
     assert [str(column.type) for column in found.schema.columns] == types
     assert list(found.schema.names) == expected.columns
@@ -60,9 +60,9 @@ def test_uneven_rows_are_no_column_of_texts(tmp_path: Path, text: str) -> None:
     path = tmp_path / "t.csv"
     path.write_text(text)
     with pytest.raises(DataError) as caught:
-        sniff(path, Given())
+        sniff(path, CsvHints())
     assert caught.value.message == f"{path}, {UNEVEN[text]}"
-    assert sniff(path, Given(names=("line",))).schema.names == ("line",)
+    assert sniff(path, CsvHints(names=("line",))).schema.names == ("line",)
 
 
 @pytest.mark.parametrize(
@@ -71,25 +71,29 @@ def test_uneven_rows_are_no_column_of_texts(tmp_path: Path, text: str) -> None:
 def test_texts_with_commas_in_some_are_one_column_as_in_duckdb(tmp_path: Path, text: str) -> None:
     path = tmp_path / "t.csv"
     path.write_text(text)
-    assert list(sniff(path, Given()).schema.names) == duckdb.sql(f"select * from '{path}'").columns
-    assert len(sniff(path, Given()).schema.names) == 1
+    assert list(sniff(path, CsvHints()).schema.names) == duckdb.sql(f"select * from '{path}'").columns
+    assert len(sniff(path, CsvHints()).schema.names) == 1
 
 
 def test_what_is_given_is_not_told(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("# remark\n1;x\n2;NA\n")
-    given = Given(delimiter=";", header=False, null="NA", skip=1, names=("a", "b"), types=(("a", INTEGER),))
+    given = CsvHints(
+        delimiter=";", header=False, null="NA", skip=1, names=("a", "b"), types=(("a", INTEGER),)
+    )
     found = sniff(path, given)
     assert [(column.name, str(column.type)) for column in found.schema.columns] == [
         ("a", "INTEGER"),
         ("b", "VARCHAR"),
     ]
     assert (found.options.delimiter, found.options.skip, found.options.header) == (";", 1, False)
-    assert sniff(path, Given(skip=1, text_only=True, types=(("column0", DOUBLE),))).schema.types[0] == DOUBLE
+    assert (
+        sniff(path, CsvHints(skip=1, text_only=True, types=(("column0", DOUBLE),))).schema.types[0] == DOUBLE
+    )
 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b"\xff\xfe\x00a,\x80\n")
     with pytest.raises(OperationalError, match=r"cannot read .*t\.csv as CSV"):
-        sniff(path, Given())
+        sniff(path, CsvHints())

@@ -7,7 +7,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from kpg.runtime.convert.python_values import encode_rows, show, to_python
+from kpg.runtime.convert.python_values import encode_rows, show_word, to_python
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.types import (
@@ -190,12 +190,12 @@ def test_many_texts_share_codes():
 )
 def test_back_to_python(word, type_, value, shown):
     assert to_python(word, type_, Dictionary()) == value
-    assert show(word, type_, Dictionary()) == shown
+    assert show_word(word, type_, Dictionary()) == shown
 
 
 def test_text_is_shown_in_quotes():
     dictionary = Dictionary()
-    assert show(dictionary.code("it's"), TEXT, dictionary) == "'it's'"
+    assert show_word(dictionary.code("it's"), TEXT, dictionary) == "'it's'"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import numpy as np
 
 import kpg
-from kpg.runtime.convert.python_values import written
+from kpg.runtime.convert.python_values import format_values
 from kpg.runtime.types import BIGINT, NULL
 
 
@@ -16,6 +16,6 @@ def test_each_distinct_value_is_written_once() -> None:
 
     with kpg.connect() as db:
         words = np.array([7, NULL, 7, 8], np.int64)
-        found = written(words, BIGINT, db.hub.engine.executor.dictionary, write)
+        found = format_values(words, BIGINT, db.hub.engine.executor.dictionary, write)
     assert found == ["<7>", None, "<7>", "<8>"]
     assert asked == [7, 8]

@@ -39,7 +39,7 @@ def test_insert_gives_ascending_rowids_and_stores_the_columns():
     assert made.insert(words((5, 100), (6, 200))).tolist() == [0, 1]
     assert made.insert(words((1, NULL))).tolist() == [2]
     assert made.read(np.arange(3)).tolist() == [[5, 6, 1], [100, 200, NULL]]
-    assert (made.count, made.rows, made.dead) == (3, 3, 0)
+    assert (made.count, made.rows, made.dead_rows) == (3, 3, 0)
     assert made.live().tolist() == [0, 1, 2]
 
 
@@ -114,7 +114,7 @@ def test_a_key_can_be_given_again_after_its_row_is_deleted():
     assert made.find(words((1,), (2,))).tolist() == [-1, 1]
     assert made.insert(words((1, 11))).tolist() == [2]
     assert made.find(words((1,))).tolist() == [2]
-    assert (made.count, made.rows, made.dead) == (3, 2, 1)
+    assert (made.count, made.rows, made.dead_rows) == (3, 2, 1)
     assert made.live().tolist() == [1, 2]
     assert made.is_live(np.array([0, 1])).tolist() == [False, True]
 
@@ -203,7 +203,7 @@ def test_rollback_returns_to_the_savepoint(schema):
     made.delete(np.array([1, 3]))
     made.drain()
     made.rollback(savepoint)
-    assert (contents(made), made.count, made.dead) == ([(2, 2)], 2, 1)
+    assert (contents(made), made.count, made.dead_rows) == ([(2, 2)], 2, 1)
     assert made.match(words((2, 2), (1, 1), (0, 5), (3, 3))).tolist() == [1, -1, -1, -1]
     assert changes(made) == [([0], -1)]
     assert made.insert(words((3, 3))).tolist() == [2]

@@ -47,10 +47,16 @@ def test_a_group_that_is_mostly_dead_is_rewritten_alone(schema: Schema) -> None:
     made.match(np.array([[0], [100]]))
     delete(made, *range(16, 24))
     commit(made)
-    assert (made.dead, made.reclaimed, made.groups.held) == (8, 0, 3)
+    assert (made.dead_rows, made.reclaimed_rows, made.groups.allocated_groups) == (8, 0, 3)
     delete(made, 31)
     commit(made)
-    assert (made.count, made.rows, made.dead, made.reclaimed, made.groups.held) == (48, 39, 0, 9, 3)
+    assert (made.count, made.rows, made.dead_rows, made.reclaimed_rows, made.groups.allocated_groups) == (
+        48,
+        39,
+        0,
+        9,
+        3,
+    )
     assert rows_of(made) == [(i, 100 + i) for i in (*range(16), *range(24, 31), *range(32, 48))]
     assert made.match(np.array([[25, 16, 31], [125, 116, 131]])).tolist() == [25, -1, -1]
     assert made.insert(np.array([[16], [7]])).tolist() == [48]
@@ -76,9 +82,9 @@ def test_a_group_without_live_rows_gives_all_its_memory_back() -> None:
     before = made.groups.bytes
     delete(made, *range(16, 48))
     commit(made)
-    assert (made.groups.held, made.rows, made.reclaimed) == (2, 32, 32)
+    assert (made.groups.allocated_groups, made.rows, made.reclaimed_rows) == (2, 32, 32)
     assert before - made.groups.bytes == 2 * (16 * 2 * 8 + 8)
-    assert made._vacuum.copied == 0
+    assert made._vacuum.copied_rows == 0
 
 
 @pytest.mark.usefixtures("group_bits")
@@ -88,7 +94,11 @@ def test_a_group_is_rewritten_again_and_at_last_given_up() -> None:
         delete(made, *gone)
         commit(made)
         assert rows_of(made) == [(i, 100 + i) for i in range(gone[-1] + 1, 20)]
-    assert (made.groups.held, made._vacuum.rewritten, made._vacuum.copied) == (1, 4, 7 + 3 + 1)
+    assert (made.groups.allocated_groups, made._vacuum.rewritten_groups, made._vacuum.copied_rows) == (
+        1,
+        4,
+        7 + 3 + 1,
+    )
 
 
 @pytest.mark.usefixtures("group_bits")
@@ -96,13 +106,13 @@ def test_what_is_pending_or_may_be_undone_keeps_its_place() -> None:
     made = table(KEYED, 32)
     delete(made, *range(16))
     made.commit()
-    assert (made.reclaimed, made.read(np.array([0])).tolist()) == (0, [[0], [100]])
+    assert (made.reclaimed_rows, made.read(np.array([0])).tolist()) == (0, [[0], [100]])
     made.drain()
     savepoint = made.savepoint()
     delete(made, *range(16, 32))
     made.rollback(savepoint)
     commit(made)
-    assert (made.reclaimed, made.rows) == (16, 16)
+    assert (made.reclaimed_rows, made.rows) == (16, 16)
     assert made.find(np.array([[5, 20]])).tolist() == [-1, 20]
 
 
@@ -111,13 +121,13 @@ def test_a_group_that_was_dead_before_it_was_full() -> None:
     made = table(KEYED, 15)
     delete(made, *range(15))
     commit(made)
-    assert (made.groups.held, made.reclaimed) == (1, 0)
+    assert (made.groups.allocated_groups, made.reclaimed_rows) == (1, 0)
     made.insert(np.array([[15, 16], [115, 116]]))
     commit(made)
-    assert (made.rows, made.reclaimed) == (2, 0)
+    assert (made.rows, made.reclaimed_rows) == (2, 0)
     delete(made, 16)
     commit(made)
-    assert (rows_of(made), made.reclaimed) == ([(15, 115)], 15)
+    assert (rows_of(made), made.reclaimed_rows) == ([(15, 115)], 15)
 
 
 @pytest.mark.usefixtures("group_bits")
@@ -134,17 +144,17 @@ def test_the_work_of_a_commit_is_in_proportion_to_its_deletions() -> None:
     made = table(KEYED, 1600)
     delete(made, *(i for i in range(1600) if i % 16 < 8))
     commit(made)
-    assert made._vacuum.copied == 0
+    assert made._vacuum.copied_rows == 0
     worked = []
     for i in range(100):
-        before = made._vacuum.copied
+        before = made._vacuum.copied_rows
         delete(made, 16 * i + 8)
         commit(made)
-        worked.append(made._vacuum.copied - before)
+        worked.append(made._vacuum.copied_rows - before)
     assert max(worked) == 7
     delete(made, *(16 * i + 9 for i in range(100)))
     commit(made)
-    assert made._vacuum.copied == 700
+    assert made._vacuum.copied_rows == 700
     assert made.rows == 600
 
 
@@ -155,12 +165,12 @@ def test_a_deletion_of_much_at_once_is_worked_off_in_parts() -> None:
     commit(made)
     delete(made, *(16 * i + 8 for i in range(100)))
     commit(made)
-    assert (made._vacuum.rewritten, made._vacuum.copied, made.reclaimed) == (29, 203, 29 * 9)
+    assert (made._vacuum.rewritten_groups, made._vacuum.copied_rows, made.reclaimed_rows) == (29, 203, 29 * 9)
     for i in range(71):
         made.insert(np.array([[5000 + i], [0]]))
         commit(made)
-        assert made._vacuum.rewritten == 30 + i
-    assert (made.reclaimed, made.dead) == (900, 0)
+        assert made._vacuum.rewritten_groups == 30 + i
+    assert (made.reclaimed_rows, made.dead_rows) == (900, 0)
 
 
 @pytest.mark.usefixtures("group_bits")
@@ -171,21 +181,21 @@ def test_a_queue_holds_what_is_in_it() -> None:
         if i >= 10:
             delete(made, *range(3 * i - 30, 3 * i - 27))
         commit(made)
-    assert (made.count, made.rows, made.groups.held) == (3000, 30, 3)
-    assert made._vacuum.copied < made.reclaimed + made.dead
+    assert (made.count, made.rows, made.groups.allocated_groups) == (3000, 30, 3)
+    assert made._vacuum.copied_rows < made.reclaimed_rows + made.dead_rows
 
 
 def test_a_small_table_takes_little() -> None:
     made = table(KEYED, 10)
     assert made.groups.bytes < 5000
     made.insert(np.stack((np.arange(10, 600_000), np.zeros(599_990, np.int64))))
-    assert (made.groups.held, made.groups.bits) == (2, 19)
+    assert (made.groups.allocated_groups, made.groups.bits) == (2, 19)
     assert rows_of(made)[:2] == [(0, 100), (1, 101)]
     assert made.find(np.array([[0, 599_999]])).tolist() == [0, 599_999]
 
 
 def test_given_rows_as_one_group() -> None:
-    groups = RowGroups.over(np.array([[5, 6, 7], [1, 2, 3]]))
+    groups = RowGroups.from_columns(np.array([[5, 6, 7], [1, 2, 3]]))
     assert groups.read(np.array([1, 0]), np.array([2, 0])).tolist() == [[3, 1], [7, 5]]
     assert groups.live(1, 3).tolist() == [1, 2]
 
@@ -246,5 +256,5 @@ def test_random_histories(schema: Schema, bits: int, seed: int, monkeypatch: pyt
         every = np.arange(-1, model.count)
         assert np.flatnonzero(made.is_live(every)).tolist() == [1 + r for r in rowids.tolist()]
         assert made.match(made.read(rowids)).tolist() != [-1] * len(rowids) or not len(rowids)
-        assert made._vacuum.copied <= made.reclaimed
-        assert made.rows + made.dead + made.reclaimed == model.count
+        assert made._vacuum.copied_rows <= made.reclaimed_rows
+        assert made.rows + made.dead_rows + made.reclaimed_rows == model.count

@@ -17,9 +17,9 @@ from kpg.api.database import Database
 from kpg.cli import main
 from kpg.cli.datalog_prompt import DatalogPrompt, is_complete
 from kpg.cli.output import Format
-from kpg.cli.sql_prompt import bindings
-from kpg.datalog.output_files import write
-from kpg.datalog.transcript import play
+from kpg.cli.sql_prompt import enter_key_bindings
+from kpg.datalog.output_files import write_outputs
+from kpg.datalog.transcript import run_transcript
 
 DECLARATIONS = """
 .decl item(n: number, s: symbol, f: float)
@@ -113,18 +113,18 @@ def test_outputs(db: Database, tmp_path: Path) -> None:
     (tmp_path / "item.facts").write_text("2\tb\t0\n1\ta\t0\n1\ta\t5\n9\tc\t0\n")
     program = db.datalog(DECLARATIONS.format("", ""), facts=tmp_path)
     out = io.StringIO()
-    write(program, str(tmp_path / "out"), out)
+    write_outputs(program, str(tmp_path / "out"), out)
     assert (tmp_path / "out" / "small.csv").read_text() == "a\t1\nb\t2\n" and out.getvalue() == "small\t2\n"
-    write(program, "-", out)
+    write_outputs(program, "-", out)
     frame = f"{'-' * 15}\nsmall\ns\tn\n{'=' * 15}\na\t1\nb\t2\n{'=' * 15}\n"
     assert out.getvalue() == f"small\t2\n{frame}small\t2\n"
     program.drop()
     program = db.datalog(DECLARATIONS.format("", '(IO=file, filename="s.txt", delimiter=", ", headers=true)'))
-    write(program, str(tmp_path), out)
+    write_outputs(program, str(tmp_path), out)
     assert (tmp_path / "s.txt").read_text() == "s, n\n"
     program.drop()
     program = db.datalog(DECLARATIONS.format("", "(IO=parquet)") + 'item(1, "x", 0.5).')
-    write(program, str(tmp_path), out)
+    write_outputs(program, str(tmp_path), out)
     assert pq.read_table(tmp_path / "small.parquet").to_pylist() == [{"s": "x", "n": 1}]
 
 
@@ -148,7 +148,7 @@ def test_transcripts(db: Database, tmp_path: Path) -> None:
     (tmp_path / "more.facts").write_text("0\tc\t1\n8\td\t1\n")
     program = db.datalog(DECLARATIONS.format("", ""), facts=tmp_path)
     out = io.StringIO()
-    play(program, TRANSCRIPT, "t.txt", tmp_path, out)
+    run_transcript(program, TRANSCRIPT, "t.txt", tmp_path, out)
     assert out.getvalue() == (
         "commit 1\nsmall(a, 1) +1\nsmall(c, 0) +1\ncommit 2\nsmall(a, 1) -1\ncommit 3\nsmall(c, 0) -1\n"
     )
@@ -181,7 +181,7 @@ def test_transcripts_as_flowlog_has_them(db: Database, tmp_path: Path) -> None:
     text = DECLARATIONS.format('(IO="command", delimiter=",")', "")
     program = db.datalog(text + ".decl go() .input go(IO=command) .decl on() .output on on() :- go().")
     out = io.StringIO()
-    play(program, COMMANDS, "t.txt", tmp_path, out)
+    run_transcript(program, COMMANDS, "t.txt", tmp_path, out)
     assert out.getvalue().splitlines() == [
         *("commit 1", "small(a, 1) +1", "small(b c, 2) +1"),
         *("commit 2", "small(a, 1) -1", "small(b c, 2) -1"),
@@ -193,7 +193,7 @@ def test_transcripts_as_flowlog_has_them(db: Database, tmp_path: Path) -> None:
 def test_copies_that_an_abort_takes_back(db: Database, tmp_path: Path) -> None:
     program = db.datalog(DECLARATIONS.format("(IO=cmd)", ""))
     lines = "begin\nput item 1\ta\t0 +2\nabort\nput item 1\ta\t0\nput item 1\ta\t0 -1\ncommit\n"
-    play(program, lines.replace("\t", ","), "t.txt", tmp_path, io.StringIO())
+    run_transcript(program, lines.replace("\t", ","), "t.txt", tmp_path, io.StringIO())
     assert items(db) == []
 
 
@@ -229,8 +229,8 @@ def test_what_flowlog_cannot_do_is_told_and_passed_over(
 ) -> None:
     program = db.datalog(DECLARATIONS.format('(IO="command")', ""))
     out = io.StringIO()
-    play(program, FAULTS, "t.txt", tmp_path, out)
-    assert items(db) == [(2, "b", 0.0)] and db._engine.transactions.idle
+    run_transcript(program, FAULTS, "t.txt", tmp_path, out)
+    assert items(db) == [(2, "b", 0.0)] and db._engine.transactions.is_idle
     assert out.getvalue().startswith("commit 1\nsmall(b, 2) +1\nbegin, txn")
     told = capsys.readouterr().err
     for message in (
@@ -266,9 +266,9 @@ def test_what_flowlog_cannot_do_is_told_and_passed_over(
 def test_wrong_transcripts(db: Database, tmp_path: Path, text: str, message: str) -> None:
     program = db.datalog(DECLARATIONS.format("", ""))
     with pytest.raises(kpg.Error) as caught:
-        play(program, text, "t.txt", tmp_path, io.StringIO())
+        run_transcript(program, text, "t.txt", tmp_path, io.StringIO())
     assert message in str(caught.value)
-    assert items(db) == [] and db._engine.transactions.idle
+    assert items(db) == [] and db._engine.transactions.is_idle
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str, stdin: str = "") -> int:
@@ -396,7 +396,7 @@ def test_the_prompt(db: Database, capsys: Captured) -> None:
         ):
             keys.send_text(line + "\r")
         session = PromptSession(
-            input=keys, output=DummyOutput(), multiline=True, key_bindings=bindings(is_complete)
+            input=keys, output=DummyOutput(), multiline=True, key_bindings=enter_key_bindings(is_complete)
         )
         assert DatalogPrompt(db, Format.CSV, session).run() == 0
     found = capsys.readouterr()
@@ -459,7 +459,7 @@ def test_sizes_in_transcripts(tmp_path: Path) -> None:
     text = (
         "put data 1,2 +1\nput data 2,3\ncommit\nput data 3,4\ncommit\nput data 1,2 -1\nput data 3,1\ncommit"
     )
-    play(program, text, "t.txt", tmp_path, out)
+    run_transcript(program, text, "t.txt", tmp_path, out)
     assert out.getvalue().splitlines() == [
         *("commit 1", "tc size +3", "from(1) +1", "from(2) +1"),
         *("commit 2", "tc size +3", "from(3) +1"),

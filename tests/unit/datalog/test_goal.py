@@ -69,7 +69,7 @@ def expected(program: Program, db: Database, goal: Goal, values: dict[str, int])
     text = next(text for text, one in zip(GOALS, program.goals, strict=True) if one is goal)
     for name, value in values.items():
         text = text.replace(f"${name}", str(value))
-    checked = program.with_program(text).program
+    checked = program.check_text(text).program
     found = answers(checked, rows_of(db), checked.goals[0])
     return {(True,)} if found == {()} else set(found)
 

@@ -40,7 +40,7 @@ def ask(db: Database, user: str, text: str, **values: Any) -> Any:
     """What a program's text gives to a role: the rows of its last goal, or the number of changed rows."""
     session = db.session(user)
     try:
-        engine = session.hub.engine
+        engine = session.session_manager.engine
         head, answers = session.run(lambda _: run_datalog(engine, text, values))
         return answers[-1][1].fetchall() if answers else head.get("changed")
     finally:

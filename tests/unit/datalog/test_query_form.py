@@ -7,7 +7,7 @@ import pytest
 import kpg
 from kpg.api.database import Database
 from kpg.datalog import Goal, goal_plan
-from kpg.datalog.goal_plan import MOST_KEPT, PATIENCE
+from kpg.datalog.goal_plan import MAX_IDLE_COMMITS, MAX_RECENT_SEEDS
 from kpg.runtime.errors import DataError
 
 TC = """
@@ -54,12 +54,12 @@ def test_what_nobody_follows_leaves_nothing_behind(db: Database) -> None:
 def test_memory_that_large_questions_leave_is_given_back(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(goal_plan, "MOST_RESERVED", 50_000)
+    monkeypatch.setattr(goal_plan, "MAX_IDLE_BYTES", 50_000)
     db.datalog(TC)
     db.insert("e", chain(1000))
     goal = db.prepare("?- tc($a, x).")
     most = 0
-    for start in range(2 * goal_plan.TRIMMED):
+    for start in range(2 * goal_plan.TRIM_INTERVAL):
         assert len(goal(a=start)) == 1000 - start
         reserved = sum(one.bytes for one in db._engine.executor.operators() if "goal" in one.readers[0])
         most = max(most, reserved)
@@ -85,18 +85,18 @@ def test_few_questions_are_maintained_and_not_for_ever(db: Database) -> None:
     db.insert("e", chain(20))
     goal = db.prepare("?- tc($a, x).")
     for number in range(2):
-        for start in range(MOST_KEPT + 3):
+        for start in range(MAX_RECENT_SEEDS + 3):
             assert len(goal(a=start)) == 20 + number - start
         db.insert("e", [(20 + number, 21 + number)])
-    assert f"demand tc[bf]: {MOST_KEPT} rows" in goal.explain()
-    for number in range(PATIENCE + 2):
+    assert f"demand tc[bf]: {MAX_RECENT_SEEDS} rows" in goal.explain()
+    for number in range(MAX_IDLE_COMMITS + 2):
         db.insert("e", [(1000 + number, 2000 + number)])
     assert "demand tc[bf]: 0 rows" in goal.explain()
     assert len(goal(a=0)) == 22
 
 
 def test_a_large_state_is_given_up(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(goal_plan, "MOST_HELD", 100)
+    monkeypatch.setattr(goal_plan, "MAX_STATE_ROWS", 100)
     db.datalog(TC)
     db.insert("e", chain(200))
     goal = db.prepare("?- tc($a, x).")
@@ -252,14 +252,14 @@ def test_a_surplus_waits_while_an_input_holds_updates_at_the_open_epoch(
     goal = db.prepare("?- tc($a, x).")
     held = db.dataflow().input("held", n=int)
     for number in range(2):
-        for start in range(MOST_KEPT):
+        for start in range(MAX_RECENT_SEEDS):
             assert len(goal(a=start)) == 20 + number - start
         db.insert("e", [(20 + number, 21 + number)])
-    for number in range(PATIENCE + 2):
+    for number in range(MAX_IDLE_COMMITS + 2):
         held.advance_to(held.time + 1)
         held.insert(number)
         db.insert("e", [(1000 + number, 2000 + number)])
     held.advance_to(held.time + 1)
-    assert f"demand tc[bf]: {MOST_KEPT} rows" in goal.explain() and not caplog.records
+    assert f"demand tc[bf]: {MAX_RECENT_SEEDS} rows" in goal.explain() and not caplog.records
     db.insert("e", [(3000, 4000)])
     assert "demand tc[bf]: 0 rows" in goal.explain()

@@ -9,7 +9,7 @@ import pytest
 import kpg
 from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.datalog.check import check
-from kpg.datalog.terms import NoTerm, canonical
+from kpg.datalog.terms import TermError, canonical_term
 from kpg.runtime.errors import DataError, DatalogError
 
 TYPES = """
@@ -24,7 +24,7 @@ EMPTY = check(".type None = [] .decl r(x: None)", Catalog()).program
 
 
 def text(given: str, name: str, size: int = 64) -> str:
-    return canonical(given, COLUMNS[name].type, PROGRAM.structures, size)
+    return canonical_term(given, COLUMNS[name].type, PROGRAM.structures, size)
 
 
 @pytest.mark.parametrize(
@@ -71,18 +71,18 @@ def test_equal_values_are_equal_texts(given: str, name: str, made: str) -> None:
     ],
 )
 def test_what_is_no_value(given: str, name: str, message: str) -> None:
-    with pytest.raises(NoTerm, match=message):
+    with pytest.raises(TermError, match=message):
         text(given, name)
 
 
 def test_numbers_are_of_the_program_s_size() -> None:
     assert text("[2147483648, nil]", "List") == "[2147483648, nil]"
-    with pytest.raises(NoTerm, match='"2147483648" is no number'):
+    with pytest.raises(TermError, match='"2147483648" is no number'):
         text("[2147483648, nil]", "List", 32)
 
 
 def test_records_without_fields_and_long_lists() -> None:
-    assert canonical(" [ ] ", EMPTY.relations["r"].columns[0].type, EMPTY.structures) == "[]"
+    assert canonical_term(" [ ] ", EMPTY.relations["r"].columns[0].type, EMPTY.structures) == "[]"
     long = "[1, " * 50_000 + "nil" + "]" * 50_000
     assert text(long, "List") == long
 
@@ -105,7 +105,7 @@ def test_files_with_records(tmp_path: Path) -> None:
 def test_outputs_can_be_read_again(tmp_path: Path) -> None:
     from io import StringIO
 
-    from kpg.datalog.output_files import write
+    from kpg.datalog.output_files import write_outputs
 
     for options in ("(quotes=true)", '(rfc4180=true, delimiter=",", filename="l.csv")', "(IO=parquet)"):
         source = kpg.connect().datalog(
@@ -113,7 +113,7 @@ def test_outputs_can_be_read_again(tmp_path: Path) -> None:
             r'l(1, [5, [6, nil]], $Tag("a, \"b\" \\", nil)). l(2, nil, $Leaf).'
         )
         folder = tmp_path / f"{len(options)}"
-        write(source, str(folder), StringIO())
+        write_outputs(source, str(folder), StringIO())
         name = next(folder.iterdir()).name
         given = ', delimiter="tab", rfc4180=false' if "quotes" in options else ""
         text = READ.replace(".input l", f'.input l(filename="{name}"{given})')

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import kpg
-from kpg.datalog.output_files import write
+from kpg.datalog.output_files import write_outputs
 from kpg.datalog.program import Program
 from kpg.datalog.terms import float_text, structure_text
 
@@ -32,12 +32,12 @@ def installed(text: str, folder: Path | None = None) -> Program:
 
 def screen(text: str) -> str:
     out = io.StringIO()
-    write(installed(text), "-", out)
+    write_outputs(installed(text), "-", out)
     return out.getvalue()
 
 
 def written(text: str, folder: Path, name: str) -> str:
-    write(installed(text), str(folder), io.StringIO())
+    write_outputs(installed(text), str(folder), io.StringIO())
     return (folder / name).read_text()
 
 
@@ -91,14 +91,14 @@ def test_quotes_and_rfc4180(tmp_path: Path) -> None:
 
 
 def test_what_is_quoted_can_be_read(tmp_path: Path) -> None:
-    write(installed(VALUES + ".output r(rfc4180=true)"), str(tmp_path), io.StringIO())
+    write_outputs(installed(VALUES + ".output r(rfc4180=true)"), str(tmp_path), io.StringIO())
     types = VALUES.partition(".decl")[0]
     again = installed(types + ".decl r(f: float, u: unsigned, l: List, s: Shape) .input r", tmp_path)
     assert sorted(again.rows("r")) == sorted(installed(VALUES).rows("r"))
 
 
 def test_gzip(tmp_path: Path) -> None:
-    write(installed(VALUES + ".output holds(compress=true)"), str(tmp_path), io.StringIO())
+    write_outputs(installed(VALUES + ".output holds(compress=true)"), str(tmp_path), io.StringIO())
     assert gzip.decompress((tmp_path / "holds.csv.gz").read_bytes()) == b"()\n"
     (tmp_path / "e.facts").write_bytes(gzip.compress(b"1\n2\n"))
     assert list(installed(".decl e(x: number) .input e", tmp_path).rows("e")) == [(1,), (2,)]
@@ -134,7 +134,9 @@ def test_json(tmp_path: Path) -> None:
     }
     types = VALUES.partition(".decl")[0]
     for form in ("list", "object"):
-        write(installed(VALUES + f".output r(IO=jsonfile, format={form})"), str(tmp_path), io.StringIO())
+        write_outputs(
+            installed(VALUES + f".output r(IO=jsonfile, format={form})"), str(tmp_path), io.StringIO()
+        )
         again = installed(
             types + ".decl r(f: float, u: unsigned, l: List, s: Shape) .input r(IO=json)", tmp_path
         )
@@ -143,7 +145,7 @@ def test_json(tmp_path: Path) -> None:
 
 def test_sqlite(tmp_path: Path) -> None:
     text = '.decl p(x: number, s: symbol, f: float) p(1, "b", 0.5). p(-2, "a", 2). p(3, "b", 0). '
-    write(
+    write_outputs(
         installed(text + ".output p(IO=sqlite, filename=d.db)".replace("d.db", '"d.db"')),
         str(tmp_path),
         io.StringIO(),
@@ -165,7 +167,7 @@ def test_sqlite(tmp_path: Path) -> None:
     named = '.decl q(x: number, s: symbol, f: float) .input q(IO=sqlite, dbname="d.db", name="p")'
     assert sorted(installed(named, tmp_path).rows("q")) == [(-2, "a", 2.0), (1, "b", 0.5), (3, "b", 0.0)]
     text += '.output p(IO=sqlite, filename="d.db", name="other") .output p(name="q")'
-    write(installed(text), str(tmp_path), io.StringIO())
+    write_outputs(installed(text), str(tmp_path), io.StringIO())
     with closing(sqlite3.connect(tmp_path / "d.db")) as db:
         assert db.execute("SELECT x FROM other ORDER BY x").fetchall() == [(-2,), (1,), (3,)]
     assert (tmp_path / "q.csv").read_text().startswith("-2\ta\t2\n")
@@ -173,7 +175,7 @@ def test_sqlite(tmp_path: Path) -> None:
 
 def test_json_files_are_read_again(tmp_path: Path) -> None:
     text = '.decl p(x: number, s: symbol) p(1, "b"). p(-2, "a\\t"). .output p(IO=jsonfile, filename="d.json")'
-    write(installed(text), str(tmp_path), io.StringIO())
+    write_outputs(installed(text), str(tmp_path), io.StringIO())
     for kind in ("jsonfile", "json"):
         again = f'.decl p(x: number, s: symbol) .input p(IO={kind}, filename="d.json")'
         assert sorted(installed(again, tmp_path).rows("p")) == [(-2, "a\t"), (1, "b")]

@@ -3,7 +3,7 @@
 import pytest
 
 import kpg
-from kpg.postgres.sqlstate import state_of
+from kpg.postgres.sqlstate import sqlstate_of
 
 SHARED = """
 create table t (a int primary key, b text);
@@ -39,7 +39,7 @@ def test_what_an_open_cursor_reads_stays(db: kpg.Database, query: str, change: s
             kpg.ProgrammingError, match="being used by active queries in this session"
         ) as told:
             db.sql(change)
-        assert state_of(told.value) == "55006"
+        assert sqlstate_of(told.value) == "55006"
         db.sql("rollback to s")
         assert db.query("fetch c").fetchall() == [(1,)]
 

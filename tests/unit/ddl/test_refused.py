@@ -125,9 +125,9 @@ def state(db: "kpg.Database") -> dict[str, Any]:
     names = ("sequences", "schemas", "comments", "indexes", "types", "routines", "others", "functions")
     found: dict[str, Any] = {name: dict(getattr(catalog, name)) for name in names}
     found["relations"] = {entry.name: entry for entry in catalog if entry.name != "kpg_clock"}
-    found["uses"] = dict(engine.views.uses())
+    found["uses"] = dict(engine.views.read_pairs())
     found["views"] = sorted(engine.views)
-    found["given"] = sorted(engine.functions_given)
+    found["given"] = sorted(engine.function_records)
     found["rows"] = {name: sorted(db.query(f"table {name}").fetchall()) for name in ("t", "v", "m")}
     found["roles"] = db.query("select rolname from pg_roles order by 1").fetchall()
     found["classes"] = db.query("select relname, relkind from pg_class order by 1").fetchall()

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import kpg
-from kpg.execute.definitions.rename import retyped
+from kpg.execute.definitions.rename import substitute_type
 from kpg.runtime.types import Kind, Type, array
 
 
@@ -35,6 +35,6 @@ def test_a_rename_that_is_rolled_back_is_none() -> None:
 def test_only_the_type_of_that_name_is_another() -> None:
     old, new = Type(Kind.ENUM, labels=("a",), name="x"), Type(Kind.ENUM, labels=("a",), name="y")
     other = Type(Kind.ENUM, labels=("a",), name="z")
-    assert retyped((array(old), other, "x"), old, new) == (array(new), other, "x")
+    assert substitute_type((array(old), other, "x"), old, new) == (array(new), other, "x")
     some = (other, 1)
-    assert retyped(some, old, new) is some
+    assert substitute_type(some, old, new) is some

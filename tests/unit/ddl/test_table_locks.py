@@ -6,7 +6,7 @@ import pytest
 
 import kpg
 from kpg.runtime.errors import PrivilegeError
-from kpg.session.locks import DeadlockError, NoLockError
+from kpg.session.locks import DeadlockError, LockNotAvailableError
 from tests.unit.sessions.test_row_locks import Asking, asked
 
 TABLES = """
@@ -73,7 +73,7 @@ def db() -> Iterator[kpg.Database]:
         opened.sql(TABLES)
         _ = opened.hub
         yield opened
-        assert not opened.hub.engine.tables.watching
+        assert not opened.hub.engine.tables.change_hooks
 
 
 @pytest.mark.parametrize("place", range(len(CHANGES)))
@@ -86,7 +86,7 @@ def test_definitions_wait_for_what_they_exclude(db: kpg.Database, place: int) ->
         db.sql("begin")
         try:
             db.sql(text)
-        except NoLockError as error:
+        except LockNotAvailableError as error:
             assert "could not obtain lock on relation" in error.message
             found.append(text)
         db.sql("rollback")

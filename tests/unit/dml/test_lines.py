@@ -1,14 +1,14 @@
 """The lines of COPY TO: made a part at a time, in the session's style."""
 
 import kpg
-from kpg.api.result import Listed, Result
-from kpg.execute.changes.copy import lines_of
-from kpg.runtime.convert.csv_format import Form
+from kpg.api.result import ColumnContents, Result
+from kpg.execute.changes.copy import copy_lines
+from kpg.runtime.convert.csv_format import CopyFormat
 from kpg.runtime.types import BIGINT, TEXT
-from kpg.runtime.values.styles import PLAIN
+from kpg.runtime.values.styles import DEFAULT_STYLE
 
 
-class Counting(Listed):
+class Counting(ColumnContents):
     """Contents that tell how many of their rows were asked for."""
 
     asked = 0
@@ -24,7 +24,9 @@ def test_only_the_lines_that_are_asked_for_are_made() -> None:
     contents = Counting(names, types, [list(range(1000)), [f"x{n}" for n in range(1000)]])
     with kpg.connect() as db:
         dictionary = db.hub.engine.executor.dictionary
-        lines = lines_of(Result(names, types, contents), Form(True, ",", "", header=True), dictionary, PLAIN)
+        lines = copy_lines(
+            Result(names, types, contents), CopyFormat(True, ",", "", header=True), dictionary, DEFAULT_STYLE
+        )
         assert len(lines) == 1001
         assert lines.part(0, 3) == [("n,a b",), ("0,x0",), ("1,x1",)]
         assert lines.part(999, 1002) == [("998,x998",), ("999,x999",)]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 import kpg
-from kpg.api.diagram import of_view, whole
+from kpg.api.diagram import operator_graph, view_graph
 from kpg.api.svg import Graph
 
 TABLES = """
@@ -40,8 +40,10 @@ def named(graph: Graph) -> set[tuple[str, str]]:
 def all_of(db: kpg.Database) -> Graph:
     engine = db._engine
     tables = {name: engine.executor.count(name) for name in ("customer", "sale", "e")}
-    outputs = {view.installed.place: (view.name, view.count()) for view in engine.views.values()}
-    return whole(engine.executor.operators(), tables, outputs)
+    outputs = {
+        view.installation.operator_position: (view.name, view.count()) for view in engine.views.values()
+    }
+    return operator_graph(engine.executor.operators(), tables, outputs)
 
 
 def test_a_database_is_tables_shared_indexes_and_views(db: kpg.Database) -> None:
@@ -67,17 +69,17 @@ def test_a_database_is_tables_shared_indexes_and_views(db: kpg.Database) -> None
         ("by_region", "top"),
         ("e", "tc"),
     }
-    figures = {box.name: box.figures for box in graph.boxes}
+    figures = {box.name: box.statistics for box in graph.boxes}
     assert (figures["sale"], figures["tc"], figures["top"]) == ("3 rows", "6 rows", "2 rows")
     (index,) = (box for box in graph.boxes if box.name == "sale(customer)")
-    assert index.about == "sale(customer): shared by by_name, by_region"
-    assert index.figures.endswith(" · 2 views")
+    assert index.tooltip == "sale(customer): shared by by_name, by_region"
+    assert index.statistics.endswith(" · 2 views")
 
 
 def test_a_view_is_its_operators_with_loops_as_boxes(db: kpg.Database) -> None:
-    graph = of_view(db._engine.executor.operators(), "tc")
+    graph = view_graph(db._engine.executor.operators(), "tc")
     (loop,) = (box for box in graph.boxes if box.kind == "loop")
-    assert loop.figures.startswith("4 rounds · ")
+    assert loop.statistics.startswith("4 rounds · ")
     assert loop.body is not None
     inside = {box.name for box in loop.body.boxes}
     assert {"Variable 0", "DeltaJoin", "Distinct"} <= inside
@@ -95,4 +97,4 @@ def test_every_operator_of_a_view_is_in_its_picture_once(db: kpg.Database) -> No
 
     for name in ("by_region", "by_name", "top", "tc"):
         wanted = sorted(one.position for one in operators if name in one.readers)
-        assert sorted(map(int, map(str, places(of_view(operators, name))))) == wanted
+        assert sorted(map(int, map(str, places(view_graph(operators, name))))) == wanted

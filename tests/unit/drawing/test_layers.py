@@ -5,7 +5,7 @@ from collections.abc import Hashable
 
 import pytest
 
-from kpg.api.svg import Layout, layered
+from kpg.api.svg import Layout, layout_graph
 
 
 def overlapping(layout: Layout) -> list[tuple[Hashable, Hashable]]:
@@ -30,7 +30,7 @@ def test_random_graphs(seed: int) -> None:
     edges = {
         tuple(sorted(draw.sample(range(count), 2))) for _ in range(draw.randrange(2 * count)) if count > 1
     }
-    layout = layered(sizes, [(one, other) for one, other in edges], across=20, down=5)
+    layout = layout_graph(sizes, [(one, other) for one, other in edges], across=20, down=5)
     assert overlapping(layout) == []
     for one, other in edges:
         assert layout.cells[one].x + layout.cells[one].width <= layout.cells[other].x
@@ -43,7 +43,7 @@ def test_random_graphs(seed: int) -> None:
 
 
 def test_a_row_of_boxes_is_level() -> None:
-    layout = layered({"a": (10, 10), "b": (20, 30), "c": (10, 10)}, [("a", "b"), ("b", "c")], 5, 5)
+    layout = layout_graph({"a": (10, 10), "b": (20, 30), "c": (10, 10)}, [("a", "b"), ("b", "c")], 5, 5)
     assert {round(cell.middle, 6) for cell in layout.cells.values()} == {15.0}
     assert [layout.cells[one].x for one in "abc"] == [0, 15, 40]
     assert (layout.width, layout.height) == (50, 30)
@@ -52,16 +52,16 @@ def test_a_row_of_boxes_is_level() -> None:
 
 def test_lines_that_need_not_cross_do_not() -> None:
     """a-y and b-x cross where boxes stand as they are named."""
-    layout = layered(dict.fromkeys("abxy", (10.0, 10.0)), [("a", "y"), ("b", "x")], 5, 5)
+    layout = layout_graph(dict.fromkeys("abxy", (10.0, 10.0)), [("a", "y"), ("b", "x")], 5, 5)
     at = {name: cell.y for name, cell in layout.cells.items()}
     assert (at["a"] < at["b"]) == (at["y"] < at["x"])
 
 
 def test_what_is_made_of_nothing_stands_before_its_first_reader() -> None:
-    layout = layered(dict.fromkeys("abcd", (10.0, 10.0)), [("a", "b"), ("b", "c"), ("d", "c")], 5, 5)
+    layout = layout_graph(dict.fromkeys("abcd", (10.0, 10.0)), [("a", "b"), ("b", "c"), ("d", "c")], 5, 5)
     assert layout.cells["d"].x == layout.cells["b"].x
 
 
 def test_nothing_takes_no_room() -> None:
-    layout = layered({}, [], 5, 5)
+    layout = layout_graph({}, [], 5, 5)
     assert (layout.width, layout.height, layout.lines) == (0.0, 0.0, [])

@@ -52,13 +52,13 @@ def computed(files: Sim, monkeypatch: pytest.MonkeyPatch) -> tuple[Database, lis
     with monkeypatch.context() as patch:
         from kpg.runtime.worker.worker import Worker
 
-        restored = Worker.restored
+        restored = Worker.finish_restore
 
         def noted(worker: Worker) -> list[str]:
             found.extend(restored(worker))
             return found
 
-        patch.setattr(Worker, "restored", noted)
+        patch.setattr(Worker, "finish_restore", noted)
         return opened(files), found
 
 
@@ -122,7 +122,7 @@ def test_checkpoint_is_for_the_time_between_transactions() -> None:
 
 
 def test_a_large_log_brings_one_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kpg.persistence.checkpoints.LARGE", 20_000)
+    monkeypatch.setattr("kpg.persistence.checkpoints.MIN_LOG_BYTES", 20_000)
     db = filled(kpg.connect(tmp_path / "db"))
     rng = random.Random(1)
     for _ in range(6):
@@ -130,7 +130,7 @@ def test_a_large_log_brings_one_in_the_background(tmp_path: Path, monkeypatch: p
     names = sorted(one.name for one in (tmp_path / "db").iterdir())
     assert "log-00000001" not in names and any(name.startswith("pack") for name in names)
     expected = contents(db)
-    db._engine.keeper._lock.release()  # type: ignore[union-attr]
+    db._engine.write_ahead_log._lock.release()  # type: ignore[union-attr]
     other = kpg.connect(tmp_path / "db")
     assert contents(other) == expected
     other.close()
@@ -171,7 +171,7 @@ def test_a_power_cut_at_any_moment_of_one(seed: int) -> None:
     db.sql("checkpoint")
     change(db, random.Random(seed), 3)
     expected = contents(db)
-    db._engine.keeper._lock = None  # type: ignore[union-attr]
+    db._engine.write_ahead_log._lock = None  # type: ignore[union-attr]
     start = first.count
     db.sql("checkpoint")
     for cut in range(start + 2 * seed, first.count, 7):
@@ -238,7 +238,7 @@ def test_what_memory_held_before_is_written_nowhere() -> None:
     db.sql("create table t (a int); insert into t values (1), (2), (3)")
     mark = 0x5EC2E75EC2E7
     worker: Any = db._engine.executor
-    (group,) = worker.tables["t"].groups.held_groups
+    (group,) = worker.tables["t"].groups.groups
     group.columns[:, 3:] = mark
     db.sql("checkpoint")
     assert not [name for name, node in sim.names.items() if mark.to_bytes(8, "little") in node.now]

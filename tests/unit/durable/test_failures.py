@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.persistence.backup import Copying, _contents
+from kpg.persistence.backup import FileCopier, _files_to_copy
 from kpg.persistence.inspection import check
-from kpg.persistence.write_ahead_log import Keeper
+from kpg.persistence.write_ahead_log import WriteAheadLog
 from kpg.runtime.storage.files import Disk
 from tests.model.disk import Sim
 from tests.model.durable import contents, opened
@@ -120,9 +120,9 @@ def test_what_rows_written_ahead_could_not_be_synced_with_is_in_doubt(
     db = opened(sim)
     db.sql("create table t (a int); create sequence s; insert into t values (1)")
     db.sql("begin; select nextval('s'); rollback")
-    keeper = db._engine.keeper
-    assert isinstance(keeper, Keeper)
-    keeper.record_last()  # as a backup does
+    keeper = db._engine.write_ahead_log
+    assert isinstance(keeper, WriteAheadLog)
+    keeper.record_pending()  # as a backup does
     failing(sim, "sync log")
     with pytest.raises(kpg.OperationalError, match="the commit was refused"):
         db.sql("insert into t values (8), (9)")
@@ -141,10 +141,10 @@ def test_what_rows_written_ahead_could_not_be_synced_with_is_in_doubt(
 def test_a_copy_that_failed_at_its_last_sync_is_no_database() -> None:
     db = opened(Sim())
     db.sql("create table t (a int)")
-    keeper = db._engine.keeper
-    assert isinstance(keeper, Keeper)
+    keeper = db._engine.write_ahead_log
+    assert isinstance(keeper, WriteAheadLog)
     target = Sim()
-    copying = Copying(keeper.files, _contents(keeper), target)
+    copying = FileCopier(keeper.files, _files_to_copy(keeper), target)
     target.fails = lambda count, what: errno.EIO if "manifest" in target.names else 0
     with pytest.raises(OSError, match="EIO"):
         copying.run()
@@ -152,7 +152,7 @@ def test_a_copy_that_failed_at_its_last_sync_is_no_database() -> None:
     target.fails = lambda count, what: 0
     assert contents(opened(target.after_kill())) == contents(db)
     target, syncs = Sim(), iter((0, errno.EIO, 0, 0))
-    copying = Copying(keeper.files, _contents(keeper), target)
+    copying = FileCopier(keeper.files, _files_to_copy(keeper), target)
     target.fails = lambda count, what: (
         next(syncs, 0) if what == "sync folder" else errno.EIO if what == "remove manifest" else 0
     )
@@ -160,7 +160,7 @@ def test_a_copy_that_failed_at_its_last_sync_is_no_database() -> None:
         copying.run()
     assert contents(opened(target.after_kill())) == contents(db)
     target = Sim()
-    copying = Copying(keeper.files, _contents(keeper), target)
+    copying = FileCopier(keeper.files, _files_to_copy(keeper), target)
     syncs = iter((0, errno.EIO))
     target.fails = lambda count, what: next(syncs, 0) if what == "sync folder" else 0
     with pytest.raises(OSError, match="EIO"):
@@ -178,9 +178,9 @@ def test_a_copy_beside_a_segment_that_could_not_be_made() -> None:
         db.sql("checkpoint")
     assert "log-00000002" in sim.names
     db.sql("insert into t values (1)")
-    keeper = db._engine.keeper
-    assert isinstance(keeper, Keeper)
-    copying = Copying(sim, _contents(keeper), target)
+    keeper = db._engine.write_ahead_log
+    assert isinstance(keeper, WriteAheadLog)
+    copying = FileCopier(sim, _files_to_copy(keeper), target)
     expected = contents(db)
     db.sql("insert into t values (2)")
     copying.run()
@@ -192,11 +192,11 @@ def test_a_copy_beside_a_log_that_is_opened_again() -> None:
     sim, target = Sim(), Sim()
     db = opened(sim)
     db.sql("create table t (a int); insert into t values (1)")
-    keeper = db._engine.keeper
-    assert isinstance(keeper, Keeper)
-    keeper.next_segment()
+    keeper = db._engine.write_ahead_log
+    assert isinstance(keeper, WriteAheadLog)
+    keeper.start_segment()
     expected = contents(db)
-    copying = Copying(sim, _contents(keeper), target)
+    copying = FileCopier(sim, _files_to_copy(keeper), target)
     sim.holder = None
     with opened(sim) as again:
         assert "log-00000002" not in sim.names
@@ -218,23 +218,23 @@ def test_a_copy_while_a_checkpoint_comes_to_count(tmp_path: Path, monkeypatch: p
     db = kpg.connect(tmp_path / "db")
     db.sql("create table t (a int); insert into t values (1)")
     db.sql("checkpoint")
-    keeper = db._engine.keeper
-    assert isinstance(keeper, Keeper) and keeper.checkpoints is not None
+    keeper = db._engine.write_ahead_log
+    assert isinstance(keeper, WriteAheadLog) and keeper.checkpoints is not None
     monkeypatch.setattr(Disk, "rename", late)
     db.sql("insert into t values (2)")
-    keeper.checkpoints.begin(aside=True)
+    keeper.checkpoints.begin(in_background=True)
     while not swapping.is_set():
         db.sql("insert into t values (3)")
         swapping.wait(0.01)
     expected = contents(db)
 
-    def copying(*given: Any) -> Copying:
+    def copying(*given: Any) -> FileCopier:
         """By now a thread that was not waited for would have swapped them."""
-        adopting: Any = keeper.checkpoints._background._adopting  # type: ignore[union-attr]
+        adopting: Any = keeper.checkpoints._background._adoption  # type: ignore[union-attr]
         adopting.wait()
-        return Copying(*given)
+        return FileCopier(*given)
 
-    monkeypatch.setattr("kpg.persistence.backup.Copying", copying)
+    monkeypatch.setattr("kpg.persistence.backup.FileCopier", copying)
     threading.Timer(0.05, go.set).start()
     db.backup(tmp_path / "copy")
     assert list(check(tmp_path / "copy")) == []
@@ -249,11 +249,11 @@ def test_a_database_that_takes_no_more_leaves_nobody_behind(
     """Closed while a child writes a checkpoint, which it could not finish: others may have the folder."""
     db = kpg.connect(tmp_path / "db")
     db.sql("create table t (a int); insert into t values (1)")
-    keeper = db._engine.keeper
-    assert isinstance(keeper, Keeper) and keeper.checkpoints is not None
+    keeper = db._engine.write_ahead_log
+    assert isinstance(keeper, WriteAheadLog) and keeper.checkpoints is not None
     monkeypatch.setattr("kpg.runtime.checkpoint.checkpointer.write_beside", lambda *given: signal.pause())
-    keeper.checkpoints.begin(aside=True)
-    writing = keeper.checkpoints._background._writing
+    keeper.checkpoints.begin(in_background=True)
+    writing = keeper.checkpoints._background._process
     assert writing is not None
     keeper.refuses = "the disk has failed"
     db.close()
@@ -300,7 +300,7 @@ def test_rows_of_the_past_stay_where_a_group_is_mostly_dead(
             db = kpg.connect(path, history=4)
         for epoch in [epoch for epoch in versions if epoch >= db.epoch - 4]:
             assert sorted(db.query(f"select a, b from t as of {epoch}").fetchall()) == versions[epoch]
-    assert db._engine.executor.tables["t"].reclaimed > 0
+    assert db._engine.executor.tables["t"].reclaimed_rows > 0
     with suppress(kpg.Error):
         db.close()
 

@@ -18,7 +18,7 @@ from kpg.compiler.catalog.constraints import Bound, Heir
 from kpg.compiler.catalog.routines import Aggregate, Parameter, Routine
 from kpg.persistence import database_state
 from kpg.persistence.inspection import check
-from kpg.persistence.recovery import Restoring
+from kpg.persistence.recovery import DefinitionRestorer
 from kpg.runtime.records import dataclass
 from kpg.runtime.storage.codec import Codec
 from kpg.runtime.types import BIGINT, INTEGER, Type
@@ -117,8 +117,8 @@ FORMER = {"trigger.Deed": Deed, "trigger.Trigger": Trigger, "rule.Exclusion": Ex
 def _write(folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, made: object) -> None:
     """Make a folder with a definition of an earlier version for table t."""
     with monkeypatch.context() as patch:
-        patch.setattr(database_state, "EARLIER", {})
-        patch.setattr(database_state, "MORE", database_state.MORE | FORMER)
+        patch.setattr(database_state, "LEGACY_CLASSES", {})
+        patch.setattr(database_state, "OTHER_CLASSES", database_state.OTHER_CLASSES | FORMER)
         with kpg.connect(folder) as db:
             db.sql("create table t (a int); create table r (a int); insert into t values (1)")
             db.sql("create unique index i on t (abs(a))")
@@ -161,7 +161,7 @@ def test_a_unique_index_of_an_earlier_version(tmp_path: Path, monkeypatch: pytes
 def read_again(*values: OldRoutine) -> list[object]:
     """What is read of functions that an earlier version has written."""
     codec = Codec()
-    now = database_state.codec(lambda _: None)
+    now = database_state.make_codec(lambda _: None)
     for one, name in now.names.items():
         if one is not Routine:
             codec.add(one, name)
@@ -188,7 +188,7 @@ def test_functions_of_one_query_of_an_earlier_version_are_read() -> None:
 )
 def test_a_folder_with_a_body_that_was_run_names_it(given: OldRoutine, what: str) -> None:
     with kpg.connect() as db, pytest.raises(kpg.OperationalError, match=f"the folder has {what}"):
-        Restoring(db._engine, None).begin({("routine", "f"): tuple(read_again(given))})
+        DefinitionRestorer(db._engine, None).create_tables({("routine", "f"): tuple(read_again(given))})
 
 
 def test_an_aggregate_of_an_earlier_version_takes_over_the_type_of_its_value() -> None:
@@ -199,6 +199,6 @@ def test_an_aggregate_of_an_earlier_version_takes_over_the_type_of_its_value() -
         ("other", "aggregate", "sums", ""): (one,),
     }
     with kpg.connect() as db:
-        Restoring(db._engine, None).begin(state)
+        DefinitionRestorer(db._engine, None).create_tables(state)
         assert db._engine.catalog.aggregates == {"sums": (replace(one, result=BIGINT),)}
         assert db._engine.catalog.routines == {}

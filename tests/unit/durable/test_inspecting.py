@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import kpg
 from kpg.cli.commands import app
-from kpg.persistence.inspection import check, damage, inspected
+from kpg.persistence.inspection import check, find_damage, inspect_files
 from kpg.runtime.storage.files import Bytes, Disk
 
 
@@ -31,7 +31,7 @@ def run(*words: str) -> tuple[int, str]:
 def test_every_file_is_told(tmp_path: Path) -> None:
     path = made(tmp_path / "db")
     (path / "pack-00000099").write_bytes(b"left by a crash")
-    facts = {one.name: one for one in inspected(path)}
+    facts = {one.name: one for one in inspect_files(path)}
     assert {"manifest", "lock"} < set(facts)
     assert {facts[name].kind for name in facts if name.startswith("log-")} == {"log"}
     assert facts["pack-00000099"].details == "left over"
@@ -67,13 +67,13 @@ def test_a_flipped_bit_is_found_in_every_file(tmp_path: Path) -> None:
             broken = bytearray(whole)
             broken[at] ^= 4
             file.write_bytes(bytes(broken))
-            lines = list(damage(path))
+            lines = list(find_damage(path))
             assert lines, (file.name, at)
             assert any(file.name in line for line in lines), (file.name, at, lines)
             code, output = run("check", str(path))
             assert (code, file.name in output) == (1, True)
         file.write_bytes(whole)
-    assert list(damage(path)) == []
+    assert list(find_damage(path)) == []
 
 
 def test_a_missing_file_is_found(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_missing_file_is_found(tmp_path: Path) -> None:
             continue
         whole = file.read_bytes()
         file.unlink()
-        assert [line for line in damage(path) if f"{file.name} is missing" in line]
+        assert [line for line in find_damage(path) if f"{file.name} is missing" in line]
         file.write_bytes(whole)
 
 
@@ -121,7 +121,7 @@ def test_an_index_and_a_view_that_are_wrong_are_found() -> None:
     ]
     table._key._slots[:] = saved
     table._unique[0]._slots[:] = saved_unique
-    table.groups.held_groups[0].live[0] &= ~1
+    table.groups.groups[0].live[0] &= ~1
     assert "table t counts 99 rows and has 98" in list(check_contents(engine))
     assert any("view v differs from its query" in line for line in check_contents(engine))
     assert any("index by_name differs from its table in" in line for line in check_contents(engine))
@@ -185,9 +185,9 @@ def test_a_checkpoint_that_comes_meanwhile_leaves_nothing_missing(
         plain = Disk.map
         monkeypatch.setattr(Disk, "map", map_and_go_on)
         before = sorted(path.glob("pack-*"))
-        assert list(damage(path)) == []
+        assert list(find_damage(path)) == []
         assert looked
         assert sorted(path.glob("pack-*")) != before
         db.sql("insert into t values (2, 'two')")
         looked.clear()
-        assert {one.kind for one in inspected(path)} == {"manifest", "lock", "log", "pack"}
+        assert {one.kind for one in inspect_files(path)} == {"manifest", "lock", "log", "pack"}

@@ -11,9 +11,9 @@ import pytest
 import kpg
 from kpg.persistence import checkpoints
 from kpg.persistence import write_ahead_log as keepers
-from kpg.persistence.database_state import Watch
-from kpg.persistence.write_ahead_log import Keeper
-from kpg.runtime.checkpoint.checkpointer import Background
+from kpg.persistence.database_state import ChangeDetector
+from kpg.persistence.write_ahead_log import WriteAheadLog
+from kpg.runtime.checkpoint.checkpointer import BackgroundCheckpointer
 from kpg.runtime.storage.log import Log
 from kpg.runtime.storage.packs import PackWriter, read_manifest
 from kpg.runtime.worker.worker import Worker
@@ -62,8 +62,8 @@ def test_ctrl_c_before_steps_that_are_one_commit(monkeypatch: pytest.MonkeyPatch
     """Or else all later commits would wait for the end of these steps, and never be written."""
     sim = Sim()
     db = made(sim)
-    once(monkeypatch, Keeper, "hold", ctrl_c)
-    with pytest.raises(KeyboardInterrupt), db._engine.held():
+    once(monkeypatch, WriteAheadLog, "hold", ctrl_c)
+    with pytest.raises(KeyboardInterrupt), db._engine.single_commit():
         pass
     db.sql("insert into t values (2)")
     assert kept(sim) == [(1,), (2,)]
@@ -72,8 +72,8 @@ def test_ctrl_c_before_steps_that_are_one_commit(monkeypatch: pytest.MonkeyPatch
 def test_steps_within_steps_are_one_commit() -> None:
     sim = Sim()
     db = made(sim)
-    with db._engine.held():
-        with db._engine.held():
+    with db._engine.single_commit():
+        with db._engine.single_commit():
             db.sql("insert into t values (2)")
         db.sql("insert into t values (3)")
         assert kept(sim) == [(1,)]
@@ -84,9 +84,9 @@ def test_steps_that_could_not_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their rows are in memory and not in the log: nothing may be committed on top of them."""
     sim = Sim()
     db = made(sim)
-    with pytest.raises(AlarmError), db._engine.held():
+    with pytest.raises(AlarmError), db._engine.single_commit():
         db.sql("insert into t values (2)")
-        once(monkeypatch, keepers, "state_of", alarm)
+        once(monkeypatch, keepers, "capture_state", alarm)
     with pytest.raises(kpg.OperationalError, match="several steps could not be written; open it again"):
         db.sql("insert into t values (3)")
     assert kept(sim) == [(1,)]
@@ -98,7 +98,7 @@ def test_a_commit_that_is_written_and_not_final(last: str, monkeypatch: pytest.M
     sim = Sim()
     db = made(sim)
     db.sql("create sequence s")
-    owner = Watch if last == "note" else Keeper
+    owner = ChangeDetector if last == "note" else WriteAheadLog
     once(monkeypatch, owner, last, alarm)
     with pytest.raises(AlarmError):
         db.sql("insert into t values (nextval('s'))")
@@ -125,9 +125,9 @@ def test_ctrl_c_where_a_checkpoint_begins(tmp_path: Path, monkeypatch: pytest.Mo
     with kpg.connect(tmp_path) as db:
         db.sql("create table t (a int); insert into t values (1)")
         background = background_of(db)
-        while not background.ready:
+        while not background.is_ready:
             os.sched_yield()
-        monkeypatch.setattr(checkpoints, "LARGE", 0)
+        monkeypatch.setattr(checkpoints, "MIN_LOG_BYTES", 0)
         fork = os.fork
 
         def forking() -> int:
@@ -139,14 +139,14 @@ def test_ctrl_c_where_a_checkpoint_begins(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(os, "fork", forking)
         with pytest.raises(KeyboardInterrupt):
             db.sql("insert into t values (2)")
-        assert background.busy
+        assert background.is_busy
         background.poll(wait=True)
-        assert not background.busy and not background.failure
+        assert not background.is_busy and not background.failure
 
 
-def background_of(db: kpg.Database) -> Background:
-    keeper = db._engine.keeper
-    assert isinstance(keeper, Keeper) and keeper.checkpoints is not None
+def background_of(db: kpg.Database) -> BackgroundCheckpointer:
+    keeper = db._engine.write_ahead_log
+    assert isinstance(keeper, WriteAheadLog) and keeper.checkpoints is not None
     return keeper.checkpoints._background
 
 
@@ -164,12 +164,12 @@ def test_a_checkpoint_that_ended_early_is_made_by_the_next(monkeypatch: pytest.M
 def test_a_commit_is_made_whatever_becomes_of_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     sim = Sim()
     db = made(sim)
-    monkeypatch.setattr(checkpoints, "LARGE", 0)
+    monkeypatch.setattr(checkpoints, "MIN_LOG_BYTES", 0)
 
     def failing() -> None:
         raise MemoryError
 
-    once(monkeypatch, checkpoints, "state_of", failing)
+    once(monkeypatch, checkpoints, "capture_state", failing)
     db.sql("insert into t values (2)")
     assert kept(sim) == [(1,), (2,)]
 
@@ -190,7 +190,7 @@ def test_a_commit_that_is_written_and_half_final(monkeypatch: pytest.MonkeyPatch
     sim = Sim()
     db = made(sim)
     with monkeypatch.context() as patch:
-        patch.setattr(Worker, "_settle", lambda *_: alarm())
+        patch.setattr(Worker, "_commit_tables", lambda *_: alarm())
         with pytest.raises(AlarmError):
             db.sql("insert into t values (2)")
     with pytest.raises(kpg.OperationalError, match="has not become final; open it again, which has it"):

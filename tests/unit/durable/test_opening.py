@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import kpg
-from kpg.persistence.write_ahead_log import Keeper
+from kpg.persistence.write_ahead_log import WriteAheadLog
 from kpg.runtime.storage.log import segment_name
 from kpg.session import base_table as table_module
 from tests.model.disk import Sim
@@ -346,7 +346,7 @@ def test_a_missing_or_foreign_log() -> None:
 @pytest.fixture
 def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A pack that a log names, as a killed process has left them: behind the log's records is room."""
-    monkeypatch.setattr("kpg.persistence.write_ahead_log.STRAIGHT", 512)
+    monkeypatch.setattr("kpg.persistence.write_ahead_log.MIN_PACK_BYTES", 512)
     folder = tmp_path / "db"
     with kpg.connect(folder.with_name("whole")) as db:
         db.sql("create table t (a int primary key); insert into t select * from generate_series(1, 500)")
@@ -543,18 +543,18 @@ def test_a_view_made_after_a_checkpoint_takes_nothing_old_from_it(tmp_path: Path
 
 
 def test_the_mode_normal_syncs_when_nothing_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kpg.persistence.write_ahead_log.SECONDS", 0.01)
+    monkeypatch.setattr("kpg.persistence.write_ahead_log.SYNC_DELAY", 0.01)
     with kpg.connect(tmp_path / "db", synchronous="normal") as db:
-        keeper = db._engine.keeper
-        assert isinstance(keeper, Keeper)
-        with keeper._lazy.apart:
+        keeper = db._engine.write_ahead_log
+        assert isinstance(keeper, WriteAheadLog)
+        with keeper._delayed_sync.lock:
             db.sql("create table t (a int)")
             db.sql("insert into t values (1)")
-            log, timer = keeper.log, keeper._lazy._timer
+            log, timer = keeper.log, keeper._delayed_sync._timer
             assert log is not None and log.synced < log.number - 1
         if timer is not None:
             timer.join()
-        with keeper._lazy.apart:
+        with keeper._delayed_sync.lock:
             assert log.synced == log.number - 1
 
 
@@ -581,9 +581,9 @@ def test_goals_come_back_for_who_prepares_them_again() -> None:
         db = opened(sim)
         assert set(db._engine.goals) == {text, '?- words("a").'}
         program = next(one for one in db._engine.dataflows.values() if one.label != "Datalog")
-        made = program._made  # type: ignore[attr-defined]
+        made = program._form_count  # type: ignore[attr-defined]
         again = db.prepare(text)
-        assert program._made == made  # type: ignore[attr-defined]
+        assert program._form_count == made  # type: ignore[attr-defined]
         assert sorted(again(a=1).fetchall()) == [(2,), (3,)]
     db.sql("drop table words")  # nobody has prepared the goal about it in this life
     again.drop()

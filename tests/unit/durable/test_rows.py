@@ -13,7 +13,7 @@ from pyarrow.csv import write_csv
 import kpg
 from kpg.api.database import Database
 from kpg.persistence import checkpoints, write_ahead_log
-from kpg.persistence.inspection import damage, inspected
+from kpg.persistence.inspection import find_damage, inspect_files
 from kpg.runtime.storage.files import DiskFile, Piece
 from kpg.runtime.storage.packs import pack_number, read_manifest
 from kpg.runtime.tables import row_groups
@@ -29,7 +29,7 @@ VIEW = "create materialized view n as select v % 7 g, count(*) c, sum(k) s from 
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Groups of 128 rows of three columns; four kilobytes are many."""
     monkeypatch.setattr(row_groups, "GROUP_BYTES", 1 << 11)
-    monkeypatch.setattr(write_ahead_log, "STRAIGHT", 1 << 12)
+    monkeypatch.setattr(write_ahead_log, "MIN_PACK_BYTES", 1 << 12)
     yield
 
 
@@ -172,19 +172,19 @@ def test_a_checkpoint_beside_keeps_what_came_meanwhile(tmp_path: Path) -> None:
     db = kpg.connect(tmp_path / "db")
     db.sql(TABLE)
     db.load("t", some(0, 1000))
-    keeper = db._engine.keeper
+    keeper = db._engine.write_ahead_log
     assert keeper is not None
     made = keeper.checkpoints  # type: ignore[attr-defined]
     assert isinstance(made, checkpoints.Checkpoints)
-    made.begin(aside=True)
+    made.begin(in_background=True)
     db.load("t", some(1000, 1000))
     made._background.poll(wait=True)
-    assert made.loose() == {3}
+    assert made.log_packs() == {3}
     db.backup(tmp_path / "copy").wait()
     keeper._lock.release()  # type: ignore[attr-defined]
     for folder in ("db", "copy"):
-        assert list(damage(tmp_path / folder)) == []
-        told = {one.name: one.details for one in inspected(tmp_path / folder)}
+        assert list(find_damage(tmp_path / folder)) == []
+        told = {one.name: one.details for one in inspect_files(tmp_path / folder)}
         assert told["pack-00000003"].endswith("bytes of rows that the log names")
         with kpg.connect(tmp_path / folder) as again:
             assert again.query("select count(*), sum(k) from t").fetchall() == [(2000, 1999 * 1000)]
@@ -194,12 +194,14 @@ def test_damage_in_such_a_pack_is_found(tmp_path: Path) -> None:
     db = kpg.connect(tmp_path / "db")
     db.sql(TABLE)
     db.load("t", some(0, 1000))
-    db._engine.keeper._lock.release()  # type: ignore[union-attr]
+    db._engine.write_ahead_log._lock.release()  # type: ignore[union-attr]
     path = tmp_path / "db/pack-00000001"
     data = bytearray(path.read_bytes())
     data[5000] ^= 4
     path.write_bytes(data)
-    assert [line.partition(":")[0] for line in damage(tmp_path / "db")] == [f"{path} is damaged at byte 4096"]
+    assert [line.partition(":")[0] for line in find_damage(tmp_path / "db")] == [
+        f"{path} is damaged at byte 4096"
+    ]
     with pytest.raises(kpg.Error, match="is damaged at byte 4096"):
         kpg.connect(tmp_path / "db")
     path.unlink()
@@ -209,7 +211,7 @@ def test_damage_in_such_a_pack_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["", "write pack", "sync pack", "write log"])
 def test_many_strings_are_written_once_too(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_ahead_log, "STRINGS", 1 << 12)
+    monkeypatch.setattr(write_ahead_log, "MIN_STRING_PACK_BYTES", 1 << 12)
     sim = Sim()
     db = made(sim)
     expected = contents(db)
@@ -240,7 +242,7 @@ def test_many_strings_are_written_once_too(what: str, monkeypatch: pytest.Monkey
 
 def test_rows_that_were_packed_before_they_were_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some are rolled back and others have their rowids, some are deleted; all there are come back."""
-    monkeypatch.setattr(write_ahead_log, "STRAIGHT", 1 << 20)
+    monkeypatch.setattr(write_ahead_log, "MIN_PACK_BYTES", 1 << 20)
     monkeypatch.setattr(access, "MANY", 20)
     monkeypatch.setattr(write_ahead_log, "MANY", 20)
     sim = Sim()

@@ -4,34 +4,34 @@ from typing import Any
 
 import pytest
 
-from kpg.persistence.checkpoints import Shelves
+from kpg.persistence.checkpoints import DefinitionGroups
 from kpg.persistence.database_state import State
 from kpg.runtime.storage.codec import Codec
 
 
-def changed(shelves: Shelves, before: dict[int, Any]) -> set[int]:
+def changed(shelves: DefinitionGroups, before: dict[int, Any]) -> set[int]:
     return {int(name) for name, leaf in shelves.leaves().items() if leaf.versions != before.get(int(name))}
 
 
-def versions(shelves: Shelves) -> dict[int, Any]:
+def versions(shelves: DefinitionGroups) -> dict[int, Any]:
     return {int(name): dict(leaf.versions) for name, leaf in shelves.leaves().items()}
 
 
 def test_shelves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kpg.persistence.checkpoints.ROOM", 2)
-    shelves, codec = Shelves(Codec()), Codec()
+    monkeypatch.setattr("kpg.persistence.checkpoints.GROUP_SIZE", 2)
+    shelves, codec = DefinitionGroups(Codec()), Codec()
     state: State = {("a", str(number)): number for number in range(5)}
-    shelves.become(state)
+    shelves.update(state)
     assert sorted(shelves.leaves()) == ["0", "1", "2"]
     before = versions(shelves)
-    shelves.become({**state, ("a", "2"): 20})
+    shelves.update({**state, ("a", "2"): 20})
     assert changed(shelves, before) == {1}
     before = versions(shelves)
     less = {key: value for key, value in state.items() if key != ("a", "0")}
-    shelves.become({**less, ("b",): 7})  # the last shelf has room
+    shelves.update({**less, ("b",): 7})  # the last shelf has room
     assert changed(shelves, before) == {0, 1, 2}
     before = versions(shelves)
-    shelves.become({**less, ("b",): 7})
+    shelves.update({**less, ("b",): 7})
     assert changed(shelves, before) == set()
     told = {name: codec.decode(leaf.make().make()) for name, leaf in shelves.leaves().items()}
     assert told == {
@@ -39,12 +39,12 @@ def test_shelves(monkeypatch: pytest.MonkeyPatch) -> None:
         "1": {("a", "2"): 2, ("a", "3"): 3},
         "2": {("a", "4"): 4, ("b",): 7},
     }
-    again = Shelves(codec)
+    again = DefinitionGroups(codec)
     for name, some in told.items():
-        again.put(int(name), some)
+        again.load_group(int(name), some)
     assert again.state == {**less, ("b",): 7}
     before = versions(again)
-    again.become({**less, ("b",): 7, ("c",): 8})
+    again.update({**less, ("b",): 7, ("c",): 8})
     assert changed(again, before) == {3}
-    shelves.become({})
+    shelves.update({})
     assert shelves.leaves() == {}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import kpg
-from kpg.persistence.write_ahead_log import Keeper
+from kpg.persistence.write_ahead_log import WriteAheadLog
 from tests.model.disk import Sim
 from tests.model.durable import opened as opened_files
 
@@ -175,8 +175,8 @@ def test_a_commit_takes_as_much_of_the_log_however_much_of_the_past_is_kept() ->
             db.sql("create table t (id serial, a int)")
             for number in range(50):
                 db.sql(f"insert into t (a) values ({number})")
-            keeper = db._engine.keeper
-            assert isinstance(keeper, Keeper) and keeper.log is not None
+            keeper = db._engine.write_ahead_log
+            assert isinstance(keeper, WriteAheadLog) and keeper.log is not None
             ends.append(keeper.log.end)
     assert ends[0] == ends[1]
 

@@ -86,7 +86,7 @@ def test_the_most_frequent_words_are_those_of_a_counter(seed: int, kept: str) ->
             some = [(word, times) for word, times in held.items() if times]
             bags.add(np.full(len(some), node), *np.array(some, np.int64).reshape(-1, 2).T.copy())
         readers = WRITERS + PARTIALS + random.permutation(READERS)
-        bags.answer[:] = kernels.FREE
+        bags.cached_result[:] = kernels.FREE
         found = asked(bags, readers, inputs, pushed)
         assert found == [expected(counted(int(node), inputs, own), 3) for node in readers]
 
@@ -108,7 +108,7 @@ def test_what_writers_get_is_spread_to_all_they_feed() -> None:
                 sign = -1 if item & 1 else 1
                 held[item >> 1][int(words[place])] += sign * int(diffs[place])
         for node in range(100):
-            found, times = bags.of(node)
+            found, times = bags.read_bag(node)
             assert dict(zip(found.tolist(), times.tolist(), strict=True)) == {
                 word: count for word, count in held[node].items() if count
             }

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kpg.runtime.ego.construction import Construction, build
-from kpg.runtime.ego.overlay import grouped
+from kpg.runtime.ego.overlay import group_edges
 from kpg.runtime.kernels import covering
 from tests.model.overlays import check_overlay
 
@@ -13,7 +13,7 @@ Pairs = set[tuple[int, int]]
 
 def built(construction: Construction, pairs: Pairs, writers: int, readers: int):
     array = np.array(sorted(pairs), np.int64).reshape(-1, 2)
-    lists = grouped(np.ascontiguousarray(array[:, 0]), np.ascontiguousarray(array[:, 1]), readers)
+    lists = group_edges(np.ascontiguousarray(array[:, 0]), np.ascontiguousarray(array[:, 1]), readers)
     return build(construction, writers, readers, lists)
 
 
@@ -40,7 +40,7 @@ def test_each_reader_has_its_writers(construction: Construction) -> None:
         check_overlay(overlay, wanted, repeats=construction is Construction.VNM_D)
         place, found = overlay.writers_of(np.arange(writers, writers + readers))
         assert set(zip(place.tolist(), found.tolist(), strict=True)) == pairs
-        assert overlay.edges <= overlay.direct == len(pairs)
+        assert overlay.edges <= overlay.pair_count == len(pairs)
         assert report.construction is construction
         shared += overlay.sharing
     assert (shared > 5) is (construction is not Construction.NONE)

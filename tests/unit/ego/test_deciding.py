@@ -39,13 +39,13 @@ def test_a_cut_is_the_best_labelling() -> None:
     for seed in range(60):
         random = np.random.default_rng(seed)
         overlay, inputs, writers = layered(random)
-        order = overlay.order()
+        order = overlay.topological_order()
         weight = random.integers(-20, 21, overlay.room).astype(np.float64)
-        decided, left, _ = decisions.labels(overlay, order, weight)
+        decided, left, _ = decisions.choose_labels(overlay, order, weight)
         cuts += left > 0
         for node in range(overlay.count):
             if decided[node] == kernels.PUSH:
-                assert (decided[overlay.inputs.of(node) >> 1] == kernels.PUSH).all()
+                assert (decided[overlay.inputs.items_of(node) >> 1] == kernels.PUSH).all()
         old = [*range(writers)]
         readers = int((overlay.kinds == 1).sum())
         old += range(overlay.count - readers, overlay.count)
@@ -58,7 +58,7 @@ def test_a_cut_is_the_best_labelling() -> None:
         kernels.greedy(order, weight, edges.start, edges.size, edges.items, greedy)
         assert set(greedy.tolist()) <= {kernels.PUSH, kernels.PULL}
         for node in np.flatnonzero(greedy == kernels.PUSH).tolist():
-            assert (greedy[overlay.inputs.of(node) >> 1] == kernels.PUSH).all()
+            assert (greedy[overlay.inputs.items_of(node) >> 1] == kernels.PUSH).all()
         assert cost(overlay, weight, greedy) >= cost(overlay, weight, decided)
     assert cuts > 8
 
@@ -67,7 +67,9 @@ def test_the_papers_cut() -> None:
     """A node that is cheaper to pull by 4 feeds a reader that is cheaper to push by 50: both are pushed."""
     size = np.array([0, 1, 1], np.int64)
     overlay = Overlay(1, 1, Edges(np.cumsum(size) - size, size, np.array([4, 0], np.int32)), 2)
-    decided, left, method = decisions.labels(overlay, overlay.order(), np.array([0.0, 50.0, -4.0]))
+    decided, left, method = decisions.choose_labels(
+        overlay, overlay.topological_order(), np.array([0.0, 50.0, -4.0])
+    )
     assert decided.tolist() == [kernels.PUSH, kernels.PUSH, kernels.PUSH]
     assert (left, method) == (2, "minimum cut")
 
@@ -109,11 +111,11 @@ def test_splits_are_the_best_there_are() -> None:
 def test_a_split_is_made() -> None:
     size = np.array([0, 0, 0, 0, 0, 5], np.int64)
     overlay = Overlay(5, 1, Edges(np.zeros(6, np.int64), size, np.arange(0, 10, 2, dtype=np.int32)), 5)
-    overlay.arrivals[:5] = [0, 0, 0, 0, 99]
-    overlay.asked[5] = 9
+    overlay.write_counts[:5] = [0, 0, 0, 0, 99]
+    overlay.read_counts[5] = 9
     assert decisions.split(overlay, COSTS) == 1
-    assert sorted(overlay.inputs.of(6).tolist()) == [0, 2, 4, 6]
-    assert sorted(overlay.inputs.of(5).tolist()) == [8, 12]
+    assert sorted(overlay.inputs.items_of(6).tolist()) == [0, 2, 4, 6]
+    assert sorted(overlay.inputs.items_of(5).tolist()) == [8, 12]
     assert overlay.pushed[6] == 1 and overlay.pushed[5] == 0
 
 
@@ -122,9 +124,9 @@ def test_frequencies_flow_both_ways() -> None:
     size = np.array([0, 0, 1, 1, 2], np.int64)
     items = np.array([8, 8, 0, 2], np.int32)
     overlay = Overlay(2, 2, Edges(np.cumsum(size) - size, size, items), 4)
-    overlay.arrivals[:2] = [4, 16]
-    overlay.asked[2:4] = [10, 30]
-    often = decisions.frequencies(overlay, overlay.order())
+    overlay.write_counts[:2] = [4, 16]
+    overlay.read_counts[2:4] = [10, 30]
+    often = decisions.observed_frequencies(overlay, overlay.topological_order())
     assert often.push.tolist() == [5, 17, 22, 22, 22]
     assert often.pull.tolist() == [44, 44, 12, 32, 44]
 
@@ -132,22 +134,22 @@ def test_frequencies_flow_both_ways() -> None:
 def test_what_was_observed_flips_the_frontier() -> None:
     size = np.array([0, 0, 2], np.int64)
     overlay = Overlay(2, 1, Edges(np.zeros(3, np.int64), size, np.array([0, 2], np.int32)), 2)
-    overlay.arrivals[0], overlay.asked[2] = 100, 500
-    assert next(decisions.adapt(overlay, COSTS)).tolist() == [
+    overlay.write_counts[0], overlay.read_counts[2] = 100, 500
+    assert next(decisions.find_flips(overlay, COSTS)).tolist() == [
         2
     ]  # it would be told 100 times, and is asked 500
     overlay.pushed[2] = 1
-    assert list(decisions.adapt(overlay, COSTS)) == []
-    overlay.arrivals[1] = 10000
-    assert next(decisions.adapt(overlay, COSTS)).tolist() == [2]
+    assert list(decisions.find_flips(overlay, COSTS)) == []
+    overlay.write_counts[1] = 10000
+    assert next(decisions.find_flips(overlay, COSTS)).tolist() == [2]
 
 
 def test_the_frontier_moves_with_labels_that_change() -> None:
     """Two writers, a node over both, and a reader of it, which are asked often: one after the other."""
     size = np.array([0, 0, 1, 2], np.int64)
     overlay = Overlay(2, 1, Edges(np.cumsum(size) - size, size, np.array([6, 0, 2], np.int32)), 2)
-    overlay.arrivals[:2], overlay.asked[2] = 50, 900
-    found = decisions.adapt(overlay, COSTS)
+    overlay.write_counts[:2], overlay.read_counts[2] = 50, 900
+    found = decisions.find_flips(overlay, COSTS)
     for node in (3, 2):
         assert next(found).tolist() == [node]
         overlay.pushed[node] = 1
@@ -160,21 +162,21 @@ def test_nodes_that_save_nothing_as_labels_are_dissolved() -> None:
     items = np.array([12, 12, 14, 15, 0, 2, 0, 3], np.int32)
     overlay = Overlay(2, 4, Edges(np.cumsum(size) - size, size, items), 8)
     overlay.pushed[[6, 2, 3]] = 1
-    overlay.settle(every=True)
+    overlay.order_outputs(all_nodes=True)
     assert decisions.dissolve(overlay, COSTS) == 2  # one has pushed readers only, the other is pulled
-    assert [sorted(overlay.inputs.of(node).tolist()) for node in range(8)] == [
+    assert [sorted(overlay.inputs.items_of(node).tolist()) for node in range(8)] == [
         [], [], [0, 2], [0, 2], [0, 3], [1, 2], [], [],
     ]  # fmt: skip
-    assert sorted(overlay.outputs.of(0).tolist()) == [4, 6, 8, 11]
-    overlay.settle(every=True)
-    assert overlay.live[:2].tolist() == [2, 2]
+    assert sorted(overlay.outputs.items_of(0).tolist()) == [4, 6, 8, 11]
+    overlay.order_outputs(all_nodes=True)
+    assert overlay.pushed_outputs[:2].tolist() == [2, 2]
 
 
 def test_a_node_that_is_pushed_and_pulled_from_stays() -> None:
     size = np.array([0, 0, 1, 1, 2], np.int64)
     overlay = Overlay(2, 2, Edges(np.cumsum(size) - size, size, np.array([8, 8, 0, 2], np.int32)), 4)
     overlay.pushed[[4, 2]] = 1
-    overlay.asked[3] = 9
-    overlay.settle(every=True)
+    overlay.read_counts[3] = 9
+    overlay.order_outputs(all_nodes=True)
     assert decisions.dissolve(overlay, COSTS) == 0
-    assert overlay.inputs.of(3).tolist() == [8]
+    assert overlay.inputs.items_of(3).tolist() == [8]

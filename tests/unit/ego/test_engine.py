@@ -9,15 +9,15 @@ import pytest
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.ego.construction import Construction
 from kpg.runtime.ego.decisions import Costs
-from kpg.runtime.ego.families import family_of
-from kpg.runtime.ego.overlay import EVERYBODY, Followed
-from kpg.runtime.ego.overlay_engine import Change, Engine
-from kpg.runtime.functions import aggregate_named
-from kpg.runtime.functions.aggregation.definition import aggregated
+from kpg.runtime.ego.families import make_family
+from kpg.runtime.ego.overlay import ALL_READERS, FollowedReaders
+from kpg.runtime.ego.overlay_engine import Change, OverlayEngine
+from kpg.runtime.functions import lookup_aggregate
+from kpg.runtime.functions.aggregation.definition import compute_aggregate
 from kpg.runtime.mfp.python_calls import values_of
 from kpg.runtime.plan import EgoCall, EgoFamily
 from kpg.runtime.types import BIGINT, INTEGER, array
-from kpg.runtime.values.arrays import of
+from kpg.runtime.values.arrays import array_of
 from tests.model.overlays import check_overlay
 
 COSTS = Costs(push=1.0, push_log=0.5, pull=0.5, pull_each=1.0)
@@ -36,8 +36,8 @@ CASES = [
 
 def fits(family: EgoFamily, function: str, construction: Construction) -> bool:
     repeats = family in (EgoFamily.LEAST, EgoFamily.GREATEST)
-    subtracts = aggregate_named(function).algorithm((BIGINT,)).subtract is not None and not repeats
-    repeats |= family is EgoFamily.STATES and aggregate_named(function).idempotent and not subtracts
+    subtracts = lookup_aggregate(function).algorithm((BIGINT,)).subtract is not None and not repeats
+    repeats |= family is EgoFamily.STATES and lookup_aggregate(function).idempotent and not subtracts
     if construction is Construction.VNM_N:
         return subtracts
     return construction is not Construction.VNM_D or repeats
@@ -49,7 +49,7 @@ class Model:
     def __init__(self, function: str) -> None:
         self.pairs: set[tuple[int, int]] = set()
         self.rows: Counter[tuple[int, int]] = Counter()
-        self.algorithm = aggregate_named(function).algorithm((BIGINT,))
+        self.algorithm = lookup_aggregate(function).algorithm((BIGINT,))
 
     def apply(self, change: Change) -> None:
         for (reader, writer), diff in zip(change.pairs.T.tolist(), change.pair_diffs.tolist(), strict=True):
@@ -63,7 +63,7 @@ class Model:
             for (node, value), count in self.rows.items():
                 if node == writer and count:
                     held.setdefault(reader, []).append(((value,), count))
-        return {reader: aggregated(self.algorithm, rows) for reader, rows in held.items()}
+        return {reader: compute_aggregate(self.algorithm, rows) for reader, rows in held.items()}
 
 
 def changes(random: np.random.Generator, model: Model, large: bool) -> Change:
@@ -94,21 +94,21 @@ def changes(random: np.random.Generator, model: Model, large: bool) -> Change:
     )  # fmt: skip
 
 
-def check(engine: Engine, model: Model) -> None:
+def check(engine: OverlayEngine, model: Model) -> None:
     expected = model.answers()
     assert dict(engine.rows().T.tolist()) == expected
     there, words = engine.read(np.arange(NODES + 2))
     assert {node: words[0, node] for node in np.flatnonzero(there).tolist()} == expected
-    nodes = {int(word): int(node) for word, node in zip(*engine._writers.every(), strict=True)}
-    readers = {int(word): int(node) for word, node in zip(*engine._readers.every(), strict=True)}
+    nodes = {int(word): int(node) for word, node in zip(*engine._writers.items(), strict=True)}
+    readers = {int(word): int(node) for word, node in zip(*engine._readers.items(), strict=True)}
     wanted: dict[int, set[int]] = {}
     for reader, writer in model.pairs:
         wanted.setdefault(readers[reader], set()).add(nodes[writer])
-    check_overlay(engine.overlay, wanted, repeats=engine.family.repeats)
-    assert engine.overlay.pushed[engine.forced()].all()
+    check_overlay(engine.overlay, wanted, repeats=engine.family.ignores_repetition)
+    assert engine.overlay.pushed[engine.forced_nodes()].all()
 
 
-def demand(engine: Engine, model: Model) -> None:
+def demand(engine: OverlayEngine, model: Model) -> None:
     """Some readers are continuous from now on; others are, in a step that fails in the end."""
     pairs, nothing = np.empty((2, 0), np.int64), np.empty(0, np.int64)
     for readers, fails in (([3, 4, 50], False), ([6, 7], True), ([4], True)):
@@ -129,7 +129,7 @@ def test_engines_are_right_after_every_change(family: EgoFamily, function: str, 
         if not fits(family, function, construction):
             continue
         random = np.random.default_rng(seed)
-        engine = Engine(family_of(family, call, few, Dictionary()), construction, mode, COSTS)
+        engine = OverlayEngine(make_family(family, call, few, Dictionary()), construction, mode, COSTS)
         model = Model(function)
         for step in range(8):
             change = changes(random, model, large=step in (0, 5))
@@ -141,7 +141,9 @@ def test_engines_are_right_after_every_change(family: EgoFamily, function: str, 
             check(engine, model)
             if step == 2:
                 engine.follow(
-                    Followed(False, np.array([1, 5, 40]), (lambda words: words[words > 25],), ("some",))
+                    FollowedReaders(
+                        False, np.array([1, 5, 40]), (lambda words: words[words > 25],), ("some",)
+                    )
                 )
                 check(engine, model)
             if step == 3:
@@ -150,9 +152,9 @@ def test_engines_are_right_after_every_change(family: EgoFamily, function: str, 
                 engine.adapt()
                 check(engine, model)
             if step == 6:
-                engine.follow(EVERYBODY)
+                engine.follow(ALL_READERS)
                 check(engine, model)
-                engine.follow(Followed(False, np.array([2, 9]), name=("few",)))
+                engine.follow(FollowedReaders(False, np.array([2, 9]), key=("few",)))
                 check(engine, model)
             engine.maintain()
         engine.relabel()
@@ -161,8 +163,8 @@ def test_engines_are_right_after_every_change(family: EgoFamily, function: str, 
 
 def test_the_papers_sum() -> None:
     """The newest values of c, d, e and f are 9, 3, 1 and 6: a reads 19."""
-    family = family_of(EgoFamily.SUMS, (EgoCall("sum", (0,), (BIGINT,), BIGINT),), 0, Dictionary())
-    engine = Engine(family, Construction.VNM_A, "auto", COSTS)
+    family = make_family(EgoFamily.SUMS, (EgoCall("sum", (0,), (BIGINT,), BIGINT),), 0, Dictionary())
+    engine = OverlayEngine(family, Construction.VNM_A, "auto", COSTS)
     pairs = np.array([[0, 0, 0, 0], [3, 4, 5, 6]])
     writes = np.array([[3, 4, 5, 6], [9, 3, 1, 6]])
     engine.apply(Change(pairs, np.ones(4, np.int64), writes, np.ones(4, np.int64)))
@@ -175,7 +177,9 @@ def test_what_is_asked_more_than_once_at_a_time(mode: str) -> None:
     """The most frequent words of some nodes, each asked often, before and after a write."""
     call = EgoCall("top_k", (0, 1), (BIGINT, INTEGER), array(BIGINT))
     dictionary = Dictionary()
-    engine = Engine(family_of(EgoFamily.COUNTS, (call,), 1, dictionary), Construction.NONE, mode, COSTS)
+    engine = OverlayEngine(
+        make_family(EgoFamily.COUNTS, (call,), 1, dictionary), Construction.NONE, mode, COSTS
+    )
     pairs = np.array([[0, 0, 1], [7, 8, 8]])
     writes = np.concatenate((np.stack((np.full(900, 7), np.arange(900))), [[8], [3]]), axis=1)
     engine.apply(Change(pairs, np.ones(3, np.int64), writes, np.ones(901, np.int64)))
@@ -188,6 +192,12 @@ def test_what_is_asked_more_than_once_at_a_time(mode: str) -> None:
 
     none = np.empty((2, 0), np.int64)
     for value, count in ((3, 2), (5, 3)):
-        assert answers() == [of([3]), of([value]), of([value]), of([3]), *[of([value])] * 3000]
+        assert answers() == [
+            array_of([3]),
+            array_of([value]),
+            array_of([value]),
+            array_of([3]),
+            *[array_of([value])] * 3000,
+        ]
         if value == 3:
             engine.apply(Change(none, none[0], np.array([[7], [5]]), np.array([count])))

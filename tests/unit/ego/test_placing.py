@@ -4,10 +4,10 @@ import numpy as np
 
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.ego.construction import Construction
-from kpg.runtime.ego.decisions import by_traffic
-from kpg.runtime.ego.families import family_of
-from kpg.runtime.ego.overlay import Overlay, grouped
-from kpg.runtime.ego.overlay_engine import Change, Engine
+from kpg.runtime.ego.decisions import order_by_traffic
+from kpg.runtime.ego.families import make_family
+from kpg.runtime.ego.overlay import Overlay, group_edges
+from kpg.runtime.ego.overlay_engine import Change, OverlayEngine
 from kpg.runtime.plan import EgoCall, EgoFamily
 from kpg.runtime.types import BIGINT
 from tests.model.overlays import check_overlay
@@ -20,36 +20,36 @@ LISTS = {3: [0], 4: [1, 2], 5: [2]}
 def example() -> Overlay:
     pairs = [(reader, writer) for reader, writers in LISTS.items() for writer in writers]
     keys, values = np.array(pairs).T
-    return Overlay(3, 3, grouped(keys, values, 6), 4)
+    return Overlay(3, 3, group_edges(keys, values, 6), 4)
 
 
 def test_nothing_observed_changes_nothing() -> None:
     overlay = example()
-    overlay.arrivals[:3] = 1
-    assert by_traffic(overlay) is None
+    overlay.write_counts[:3] = 1
+    assert order_by_traffic(overlay) is None
 
 
 def test_what_is_visited_often_comes_first() -> None:
     """Writer 2 is written often, and so visits its readers 4 and 5; nodes that are alike stay in order."""
     overlay = example()
-    overlay.arrivals[2] = 1000
-    overlay.asked[3] = 40
-    order = by_traffic(overlay)
+    overlay.write_counts[2] = 1000
+    overlay.read_counts[3] = 40
+    order = order_by_traffic(overlay)
     assert order is not None and order.tolist() == [2, 4, 5, 0, 3, 1]
     number = overlay.renumber(order)
     assert number.tolist() == [3, 5, 0, 4, 1, 2]
-    assert overlay.arrivals.tolist() == [1000, 0, 0, 0, 0, 0]
-    assert overlay.asked.tolist() == [0, 0, 0, 0, 40, 0]
+    assert overlay.write_counts.tolist() == [1000, 0, 0, 0, 0, 0]
+    assert overlay.read_counts.tolist() == [0, 0, 0, 0, 40, 0]
     assert overlay.kinds.tolist() == [0, 1, 1, 0, 1, 0]
-    assert [overlay.inputs.of(node).tolist() for node in range(6)] == [[], [10, 0], [0], [], [6], []]
+    assert [overlay.inputs.items_of(node).tolist() for node in range(6)] == [[], [10, 0], [0], [], [6], []]
     check_overlay(overlay, {4: {3}, 1: {5, 0}, 2: {0}}, repeats=False)
-    assert by_traffic(overlay).tolist() == [0, 1, 2, 3, 4, 5]
+    assert order_by_traffic(overlay).tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_answers_are_the_same_afterwards() -> None:
     """And words are written, read and patched by their new nodes; places for later nodes stay last."""
-    family = family_of(EgoFamily.SUMS, (EgoCall("sum", (0,), (BIGINT,), BIGINT),), 0, Dictionary())
-    engine = Engine(family, Construction.VNM_A, "auto", COSTS)
+    family = make_family(EgoFamily.SUMS, (EgoCall("sum", (0,), (BIGINT,), BIGINT),), 0, Dictionary())
+    engine = OverlayEngine(family, Construction.VNM_A, "auto", COSTS)
     random = np.random.default_rng(3)
     pairs = np.unique(random.integers(0, 40, (2, 300)), axis=1)
     values = random.integers(1, 100, 40)

@@ -8,7 +8,7 @@ import pytest
 
 import kpg
 from kpg.runtime.errors import CanceledError
-from kpg.session.locks import DeadlockError, NoLockError
+from kpg.session.locks import DeadlockError, LockNotAvailableError
 from kpg.session.session import Session
 from tests.unit.server.conftest import Running, serving
 from tests.waiting import PATIENCE, until
@@ -34,7 +34,7 @@ def asked(session: Session, text: str) -> list[tuple[object, ...]]:
 
 def waiting(db: kpg.Database, count: int = 1) -> None:
     """Wait until so many statements wait."""
-    until(lambda: len(db.hub.suspended) == count)
+    until(lambda: len(db.hub.waiting_statements) == count)
 
 
 class Asking:
@@ -177,14 +177,14 @@ def test_nobody_waits_who_keeps_all_others_out(db: kpg.Database) -> None:
     with pytest.raises(DeadlockError):
         asked(other, "select pg_advisory_lock(1)")
     other.sql("rollback")
-    with pytest.raises(NoLockError):
+    with pytest.raises(LockNotAvailableError):
         db.sql("select pg_advisory_lock(1)")
 
 
 @pytest.mark.parametrize(
     ("setting", "error", "message"),
     [
-        ("lock_timeout", NoLockError, "canceling statement due to lock timeout"),
+        ("lock_timeout", LockNotAvailableError, "canceling statement due to lock timeout"),
         ("statement_timeout", CanceledError, "canceling statement due to statement timeout"),
     ],
 )
@@ -200,7 +200,7 @@ def test_waiting_has_limits(db: kpg.Database, setting: str, error: type[Exceptio
     one.sql("rollback")
     other.sql(f"reset {setting}")
     assert asked(other, "select 1") == [(1,)]
-    assert len(db.hub.suspended) == 0
+    assert len(db.hub.waiting_statements) == 0
 
 
 def test_waiting_can_be_cancelled(db: kpg.Database) -> None:
@@ -254,7 +254,7 @@ def test_a_client_that_goes_lets_go(running: Running) -> None:
         listed = "select pid, granted from pg_locks"
         assert other.execute(listed).fetchall() == [(other.info.backend_pid, True)]
     until(lambda: not running.db.hub.sessions)
-    assert len(running.db.hub.engine.locks) == len(running.db.hub.suspended) == 0
+    assert len(running.db.hub.engine.locks) == len(running.db.hub.waiting_statements) == 0
 
 
 def test_statements_of_one_message_wait_together(running: Running) -> None:

@@ -8,8 +8,8 @@ import pytest
 import kpg
 from kpg.api.database import Database
 from kpg.api.result import Rows
-from kpg.postgres.sqlstate import state_of
-from kpg.session.memory_limit import OutOfMemoryError, bytes_of, relieved, used_bytes
+from kpg.postgres.sqlstate import sqlstate_of
+from kpg.session.memory_limit import OutOfMemoryError, parse_limit, release_memory, used_bytes
 
 TRIPLES = "select x.a, y.a as b, z.a as c from t x, t y, t z"
 
@@ -61,8 +61,8 @@ def test_an_error_is_of_memory_by_its_class() -> None:
         try:
             raise error
         except Exception as raised:
-            found.append(relieved(raised))
-    assert [state_of(error) for error in found] == ["58000", "53200"]
+            found.append(release_memory(raised))
+    assert [sqlstate_of(error) for error in found] == ["58000", "53200"]
     assert [error.__traceback__ is None for error in found] == [False, True]
     assert isinstance(found[1], OutOfMemoryError)
     assert str(found[1]) == "out of memory: no room\nhint: the system gives the process no more"
@@ -80,7 +80,7 @@ def test_an_error_is_of_memory_by_its_class() -> None:
     ],
 )
 def test_limits_are_numbers_or_texts(limit: int | str, expected: int) -> None:
-    assert bytes_of(limit) == expected
+    assert parse_limit(limit) == expected
 
 
 @pytest.mark.parametrize("limit", [0, -1, "much", "", "5 apples"])

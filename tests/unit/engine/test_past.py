@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 import kpg
-from kpg.session.time_travel import Retention, retention_of
+from kpg.session.time_travel import Retention, parse_retention
 
 UTC = datetime.UTC
 START = datetime.datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -237,8 +237,8 @@ def test_places_of_rows_are_given_up_when_they_are_out_of_the_retention() -> Non
     for number in range(40):
         db.sql(f"insert into t values ({number}); delete from t where a = {number}")
     table = db._engine.executor.store("t")  # type: ignore[attr-defined]
-    assert table.past.rows < 10
-    assert sum(rowids.shape[0] for _, gone in table.past._buried for rowids in gone) < 10
+    assert table.history.rows < 10
+    assert sum(rowids.shape[0] for _, gone in table.history._buried for rowids in gone) < 10
 
 
 @pytest.mark.parametrize(
@@ -382,9 +382,9 @@ def test_a_wrong_history_is_refused(history: object) -> None:
 
 
 def test_a_history_is_a_time_or_a_number() -> None:
-    assert retention_of("1 hour") == Retention(None, 3_600_000_000)
-    assert retention_of(2 * MINUTE) == Retention(None, 120_000_000)
-    assert retention_of(7) == retention_of("7 epochs") == Retention(7, None)
+    assert parse_retention("1 hour") == Retention(None, 3_600_000_000)
+    assert parse_retention(2 * MINUTE) == Retention(None, 120_000_000)
+    assert parse_retention(7) == parse_retention("7 epochs") == Retention(7, None)
 
 
 def test_a_clock_that_is_set_back_makes_nothing_later() -> None:

@@ -17,9 +17,12 @@ def test_a_name_means_one_statement() -> None:
     with kpg.connect() as db:
         engine = db.hub.engine
         db.sql("prepare a as select 1")
-        known = engine.prepared
-        known.parsed["b"] = known.parsed[""] = Came()
-        assert [(one.name, by_sql) for one, by_sql in known.all(engine)] == [("a", True), ("b", False)]
+        known = engine.prepared_statements
+        known.protocol_statements["b"] = known.protocol_statements[""] = Came()
+        assert [(one.name, by_sql) for one, by_sql in known.named_statements(engine)] == [
+            ("a", True),
+            ("b", False),
+        ]
         with pytest.raises(kpg.ProgrammingError, match='"b" already exists'):
             db.sql("prepare b as select 2")
         assert db.query("execute b(7)").fetchall() == [(7,)]
@@ -27,9 +30,9 @@ def test_a_name_means_one_statement() -> None:
         db.sql("deallocate b")
         with pytest.raises(kpg.ProgrammingError, match='prepared statement "b" does not exist'):
             db.sql("deallocate b")
-        known.parsed["b"] = Came()
+        known.protocol_statements["b"] = Came()
         db.sql("deallocate all")
-        assert (dict(known), list(known.parsed)) == ({}, [""])
+        assert (dict(known), list(known.protocol_statements)) == ({}, [""])
 
 
 def test_names_in_quotes_keep_their_case() -> None:

@@ -1,10 +1,10 @@
 """What a database remembers is bounded, and what is used stays."""
 
-from kpg.session.engine import Latest
+from kpg.session.engine import LruCache
 
 
 def test_what_was_used_least_lately_is_forgotten() -> None:
-    latest: Latest[str, int] = Latest(2)
+    latest: LruCache[str, int] = LruCache(2)
     latest.put("a", 1)
     latest.put("b", 2)
     assert latest.get("a") == 1

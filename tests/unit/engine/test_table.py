@@ -7,7 +7,7 @@ import pytest
 import kpg
 from kpg.api.database import Database
 from kpg.runtime.errors import DataError, IntegrityError, InterfaceError, ProgrammingError
-from kpg.session.base_table import FEW, Table
+from kpg.session.base_table import MAX_ROWS_ENCODED_SINGLY, Table
 
 
 @pytest.fixture
@@ -22,27 +22,35 @@ def test_it_is_the_same_in_any_case(db: Database, table: Table) -> None:
 
 
 def test_a_few_tuples_are_encoded_one_by_one(table: Table) -> None:
-    words = table.encoded([(1, "x"), (2, None)])
+    words = table.encode_rows([(1, "x"), (2, None)])
     assert words is not None
     assert words[0].tolist() == [1, 2] and table.dictionary.decode(words[1]) == ["x", None]
 
 
 @pytest.mark.parametrize(
     "rows",
-    [[], [[1, "x"]], [{"a": 1, "b": "x"}], [(1,)], [(1, "long")], [("1", "x")], [(1, "x")] * (FEW + 1)],
+    [
+        [],
+        [[1, "x"]],
+        [{"a": 1, "b": "x"}],
+        [(1,)],
+        [(1, "long")],
+        [("1", "x")],
+        [(1, "x")] * (MAX_ROWS_ENCODED_SINGLY + 1),
+    ],
     ids=["none", "lists", "dicts", "short", "too long", "mistyped", "many"],
 )
 def test_all_others_are_not(table: Table, rows: list[Any]) -> None:
-    assert table.encoded(rows) is None
+    assert table.encode_rows(rows) is None
 
 
 def test_keys_are_encoded_one_by_one(db: Database, table: Table) -> None:
-    words = table.encoded_keys([(1,), (7,)])
+    words = table.encode_keys([(1,), (7,)])
     assert words is not None and words.tolist() == [[1, 7]]
-    assert table.encoded_keys([(1, "x")]) is None and table.encoded_keys([("1",)]) is None
+    assert table.encode_keys([(1, "x")]) is None and table.encode_keys([("1",)]) is None
     db.sql("create table k (a integer primary key); create table n (a integer, b integer)")
-    assert db._engine.table("k").encoded_keys([(1,)]) is None
-    assert db._engine.table("n").encoded_keys([(1,)]) is None
+    assert db._engine.table("k").encode_keys([(1,)]) is None
+    assert db._engine.table("n").encode_keys([(1,)]) is None
 
 
 def test_rows_are_deleted_by_key_and_whole(db: Database, table: Table) -> None:
@@ -66,15 +74,15 @@ def test_what_is_wrong_is_said_with_its_place(db: Database, table: Table) -> Non
         db.insert("t", [(1,)])
     with pytest.raises(IntegrityError, match=r"NULL in column a of the primary key of table t"):
         db.insert("t", [(None, "x")])
-    assert table.rows == 0
+    assert table.row_count == 0
 
 
 def test_rows_come_and_go(db: Database, table: Table) -> None:
     with db.transaction():
-        words = table.encoded([(3, "c"), (1, "a")])
+        words = table.encode_rows([(3, "c"), (1, "a")])
         assert words is not None
         rowids = table.insert(words)
-        assert table.rows == 2
+        assert table.row_count == 2
         assert table.scan((0,)).tolist() == [[3, 1]]
         assert table.fetch(rowids[1:]).tolist() == words[:, 1:].tolist()
         assert table.find(words[:1]).tolist() == rowids.tolist() == table.match(words).tolist()

@@ -25,7 +25,7 @@ class FakeWorker:
     def rollback(self) -> None:
         self.calls.append("rollback")
 
-    def settle(self, *, committing: bool) -> None:
+    def check_constraints(self, *, committing: bool) -> None:
         """There are no foreign keys."""
 
     def savepoint(self) -> int:
@@ -81,7 +81,7 @@ def test_exception_rolls_the_transaction_back(worker: FakeWorker, transactions: 
         change(transactions)
         raise KeyboardInterrupt
     assert worker.calls == ["rollback"]
-    assert transactions.idle
+    assert transactions.is_idle
 
 
 def test_after_an_error_the_rest_of_the_transaction_is_refused(
@@ -94,7 +94,7 @@ def test_after_an_error_the_rest_of_the_transaction_is_refused(
         change(transactions)
     with pytest.raises(InterfaceError, match="was rolled back by an earlier error"):
         transactions.commit()
-    assert transactions.idle
+    assert transactions.is_idle
     assert worker.calls == ["rollback"]
 
 
@@ -107,7 +107,7 @@ def test_swallowed_error_is_raised_at_the_end_of_the_block(
 
     with pytest.raises(InterfaceError, match="was rolled back"), transactions.transaction():
         swallowing()
-    assert transactions.idle
+    assert transactions.is_idle
     assert "step" not in worker.calls
 
 
@@ -115,14 +115,14 @@ def test_failing_commit_leaves_no_transaction(worker: FakeWorker, transactions: 
     worker.fails = True
     with pytest.raises(DataError), transactions.transaction():
         change(transactions)
-    assert transactions.idle
+    assert transactions.is_idle
     assert worker.calls == ["rollback"]
 
 
 def test_transactions_do_not_nest(transactions: Transactions) -> None:
     with transactions.transaction(), pytest.raises(InterfaceError, match="a transaction is already open"):
         transactions.begin()
-    assert transactions.idle
+    assert transactions.is_idle
 
 
 @pytest.mark.parametrize("name", ["commit", "rollback"])
@@ -136,7 +136,7 @@ def test_rollback_undoes_and_ends(worker: FakeWorker, transactions: Transactions
     change(transactions)
     transactions.rollback()
     assert worker.calls == ["rollback"]
-    assert transactions.idle
+    assert transactions.is_idle
 
 
 def test_batch_closes_epochs_and_steps_once(worker: FakeWorker, transactions: Transactions) -> None:
@@ -155,14 +155,14 @@ def test_error_in_a_batch_rolls_all_of_it_back(worker: FakeWorker, transactions:
             raise DataError("overflow")
     assert worker.calls[:2] == ["close", "rollback"]
     assert "step" not in worker.calls
-    assert transactions.idle
+    assert transactions.is_idle
 
 
 def test_batch_must_not_end_inside_a_transaction(worker: FakeWorker, transactions: Transactions) -> None:
     with pytest.raises(InterfaceError, match="the batch ends inside a transaction"), transactions.batch():
         transactions.begin()
         change(transactions)
-    assert transactions.idle
+    assert transactions.is_idle
     assert "step" not in worker.calls
 
 
@@ -191,7 +191,7 @@ def test_savepoints(transactions: Transactions, worker: FakeWorker) -> None:
     assert worker.calls == ["rollback to 0"]
     with pytest.raises(InterfaceError, match='savepoint "b" does not exist'):
         transactions.rollback_to("b")
-    transactions.release("a")
+    transactions.release_savepoint("a")
     transactions.commit()
     assert worker.calls[:2] == ["rollback to 0", "step"]
 
@@ -214,4 +214,4 @@ def test_rollback_after_a_savepoint_undoes_all(transactions: Transactions, worke
     transactions.begin()
     transactions.savepoint("a")
     transactions.rollback()
-    assert worker.calls[0] == "rollback" and transactions.idle
+    assert worker.calls[0] == "rollback" and transactions.is_idle

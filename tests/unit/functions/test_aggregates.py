@@ -17,18 +17,18 @@ import kpg
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions import (
     AggregateFunction,
-    Form,
+    CallForm,
     Trend,
     aggregate_names,
-    aggregated,
     aggregates,
+    compute_aggregate,
     resolve_aggregate,
 )
 from kpg.runtime.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, Type, float_to_word, range_of
 from kpg.runtime.types import decimal as decimal_type
 from kpg.runtime.values import codec_of
 from kpg.runtime.values.arrays import Array
-from kpg.runtime.values.jsons import Json, shown
+from kpg.runtime.values.jsons import Json, show
 
 ROOT = Path(__file__).parents[3]
 ALL = list(aggregates())
@@ -93,10 +93,10 @@ def query(function: AggregateFunction, rows: str, expected: str) -> str:
 
 def calling(function: AggregateFunction, distinct: str, operands: Sequence[str]) -> str:
     """A call over operands, in their own order where that matters."""
-    if function.form is not Form.PLAIN:
+    if function.form is not CallForm.PLAIN:
         direct = ["0.25" if operand == "p" else operand for operand in operands[1:]]
         return f"{function.name}({', '.join(direct)}) WITHIN GROUP (ORDER BY {operands[0]})"
-    order = f" ORDER BY {operands[0]}" if function.in_order is not None else ""
+    order = f" ORDER BY {operands[0]}" if function.finish_in_order is not None else ""
     return f"{function.name}({distinct}{', '.join(operands)}{order})"
 
 
@@ -155,7 +155,7 @@ def cases() -> list[tuple[AggregateFunction, tuple[str, ...]]]:
             if function.keeps_nulls:
                 columns, types = ("u", *columns), (BOOLEAN, *types)
             try:
-                several = function.takes_rows and len(columns) > 1
+                several = function.is_nullary and len(columns) > 1
                 if (columns[-1] == "p") != (function.name in FRACTIONS):
                     continue
                 if not several and resolve_aggregate(function.name, types).arg_types == types:
@@ -225,11 +225,11 @@ def test_facts_hold(function: AggregateFunction, columns: tuple[str, ...]) -> No
         if not rows:
             continue
         if function.idempotent:
-            assert aggregated(algorithm, [*rows, *rows, rows[0]]) == aggregated(algorithm, rows)
-        if function.selects:
-            assert aggregated(algorithm, rows) in [operands[0] for operands, _ in rows]
+            assert compute_aggregate(algorithm, [*rows, *rows, rows[0]]) == compute_aggregate(algorithm, rows)
+        if function.selects_operand:
+            assert compute_aggregate(algorithm, rows) in [operands[0] for operands, _ in rows]
         if function.trend is not None:
-            before, after = aggregated(algorithm, rows), aggregated(algorithm, [*rows, *more])
+            before, after = compute_aggregate(algorithm, rows), compute_aggregate(algorithm, [*rows, *more])
             assert (before <= after) if function.trend is Trend.UP else (after <= before)
 
 
@@ -237,8 +237,8 @@ def test_facts_that_are_not_claimed_do_not_hold() -> None:
     """The records are not merely careful: what could be claimed is."""
     sums = resolve_aggregate("sum", (INTEGER,)).function
     algorithm = sums.algorithm((INTEGER,))
-    assert aggregated(algorithm, [((2,), 2)]) != aggregated(algorithm, [((2,), 1)])
-    assert aggregated(algorithm, [((2,), 1)]) > aggregated(algorithm, [((2,), 1), ((-1,), 1)])
+    assert compute_aggregate(algorithm, [((2,), 2)]) != compute_aggregate(algorithm, [((2,), 1)])
+    assert compute_aggregate(algorithm, [((2,), 1)]) > compute_aggregate(algorithm, [((2,), 1), ((-1,), 1)])
     lattices = {"min", "max", "any_value", "bool_and", "bool_or", "every"}
     assert {one.name for one in ALL if one.is_lattice} == lattices
     assert {one.name for one in ALL if one.empty is not None} == {
@@ -248,7 +248,7 @@ def test_facts_that_are_not_claimed_do_not_hold() -> None:
         *HYPOTHETICAL,
     }
     assert {one.name for one in ALL if one.identity is not None} == {"count", "sum", "distinct_count"}
-    assert {one.name for one in ALL if one.takes_rows} == {"count"}
+    assert {one.name for one in ALL if one.is_nullary} == {"count"}
 
 
 # The compiled path
@@ -263,7 +263,7 @@ def sql_value(value: Any, column: str) -> Any:
 
 
 OBJECTS = {name for name in JSONS if "object" in name}
-VIEWED = [one for one in ALL if one.form is not Form.HYPOTHETICAL and one.name not in {*OBJECTS, "top_k"}]
+VIEWED = [one for one in ALL if one.form is not CallForm.HYPOTHETICAL and one.name not in {*OBJECTS, "top_k"}]
 
 
 @pytest.mark.parametrize("function", VIEWED, ids=lambda function: function.name)
@@ -278,7 +278,7 @@ def test_views_are_what_the_algorithm_says(function: AggregateFunction, distinct
     fitting = [columns for one, columns in cases() if one is function]
     chosen = [columns for columns in fitting if columns != ("b",)] or fitting  # whose sums overflow
     assert chosen
-    if distinct and (len(chosen[0]) > 1 or function.form is not Form.PLAIN):
+    if distinct and (len(chosen[0]) > 1 or function.form is not CallForm.PLAIN):
         return
     if function.keeps_nulls:
         chosen = [("u", "i"), ("u", "t")]
@@ -309,11 +309,11 @@ def test_views_are_what_the_algorithm_says(function: AggregateFunction, distinct
                 if function.keeps_nulls:
                     rows = [(True, *row[1:]) for row in rows]
                 algorithm = function.algorithm(tuple(TYPES[column] for column in columns))
-                value = aggregated(algorithm, [(row, 1) for row in (set(rows) if distinct else rows)])
+                value = compute_aggregate(algorithm, [(row, 1) for row in (set(rows) if distinct else rows)])
                 if isinstance(value, Array):
                     value = [sql_value(item, columns[0]) for item in value.items]
                 if isinstance(value, Json):
-                    value = shown(value)
+                    value = show(value)
                 result = resolve_aggregate(function.name, tuple(TYPES[c] for c in columns)).result_type
                 if result.kind.name == "MULTIRANGE" and value is not None:
                     value = codec_of(result).show(value)

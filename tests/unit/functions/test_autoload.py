@@ -40,7 +40,7 @@ def test_modules_define_what_is_listed_under_them() -> None:
         "print(*sorted({{**registry._FUNCTIONS, **table_functions._FUNCTIONS, **definition._AGGREGATES}}))"
     )
     before = set(_printed(program.format(module="text")))
-    kinds = (autoload.SCALARS, autoload.ROWS, autoload.AGGREGATES)
+    kinds = (autoload.SCALARS, autoload.ROW_FUNCTIONS, autoload.AGGREGATES)
     for module in [module for names in kinds for module in names]:
         listed = {name for names in kinds for name in names.get(module, "").split()}
         defined = set(_printed(program.format(module=module))) - before
@@ -51,7 +51,7 @@ def test_modules_define_what_is_listed_under_them() -> None:
 def _home(name: str) -> str:
     places = {
         one: module
-        for names in (autoload.SCALARS, autoload.ROWS, autoload.AGGREGATES)
+        for names in (autoload.SCALARS, autoload.ROW_FUNCTIONS, autoload.AGGREGATES)
         for module in names
         for one in names[module].split()
     }
@@ -67,6 +67,6 @@ def _printed(program: str) -> list[str]:
 
 def test_all_are_there_once_all_are_asked_for() -> None:
     assert autoload.scalar_names() <= {one.name for one in functions()}
-    named = {one for one in autoload.row_names() if not one.startswith("$")}
+    named = {one for one in autoload.row_function_names() if not one.startswith("$")}
     assert named <= {one.name for one in table_functions.row_functions()}
     assert definition.aggregate_names() == {one.name for one in definition.aggregates()}

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import kpg
-from kpg.runtime.functions.mathematics import DRAWN, mixed
+from kpg.runtime.functions.mathematics import SEQUENCE_CALLS, splitmix64
 
 
 def test_bits_of_chance_are_those_of_splitmix64() -> None:
     """The first numbers of the generator seeded with 1234567, as its authors' code gives them."""
     salt = np.full(3, 1234567, np.int64)
-    assert mixed(np.arange(3), salt).tolist() == [
+    assert splitmix64(np.arange(3), salt).tolist() == [
         6457827717110365317,
         3203168211198807973,
         9817491932198370423,
@@ -18,10 +18,10 @@ def test_bits_of_chance_are_those_of_splitmix64() -> None:
 
 
 def test_rows_are_counted_once() -> None:
-    token = DRAWN.begin()
-    assert DRAWN.places(np.array([7, 3]), token).tolist() == [0, 1]
-    assert DRAWN.places(np.array([3, 9, 7]), token).tolist() == [1, 2, 0]
-    assert DRAWN.end(token) == 3
+    token = SEQUENCE_CALLS.begin()
+    assert SEQUENCE_CALLS.positions(np.array([7, 3]), token).tolist() == [0, 1]
+    assert SEQUENCE_CALLS.positions(np.array([3, 9, 7]), token).tolist() == [1, 2, 0]
+    assert SEQUENCE_CALLS.end(token) == 3
 
 
 def test_a_query_that_fails_takes_nothing_of_the_next() -> None:

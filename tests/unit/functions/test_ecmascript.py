@@ -2,7 +2,7 @@
 
 import pytest
 
-from kpg.runtime.functions.regex import compiled
+from kpg.runtime.functions.regex import compile_ecmascript
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ from kpg.runtime.functions.regex import compiled
     ],
 )
 def test_matches(pattern: str, text: str, matches: bool) -> None:
-    assert (compiled(pattern).fullmatch(text) is not None) is matches
+    assert (compile_ecmascript(pattern).fullmatch(text) is not None) is matches
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,4 @@ def test_matches(pattern: str, text: str, matches: bool) -> None:
 )
 def test_what_is_no_expression(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        compiled(pattern)
+        compile_ecmascript(pattern)

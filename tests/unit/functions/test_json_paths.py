@@ -2,8 +2,8 @@
 
 import pytest
 
-from kpg.runtime.functions.json_path import exists, found, items, matches
-from kpg.runtime.values.json_path import parse, shown
+from kpg.runtime.functions.json_path import evaluate, path_exists, path_matches, query_items
+from kpg.runtime.values.json_path import parse, show
 from kpg.runtime.values.jsons import Json
 from kpg.runtime.values.jsons import parse as document
 
@@ -44,13 +44,13 @@ def test_a_text_that_is_no_path_is_refused(path: str, message: str) -> None:
 def test_what_a_document_does_not_permit_is_an_error_unless_it_is_silent(path: str, message: str) -> None:
     given = document('{"a": [1, 2], "t": "x"}')
     if "$x" in path:
-        assert items(given, path) == []  # within a filter: unknown
+        assert query_items(given, path) == []  # within a filter: unknown
         path = "$x"
     with pytest.raises(ValueError) as refused:
-        items(given, path)
+        query_items(given, path)
     assert str(refused.value) == message
-    assert items(given, path, None, True) is None
-    assert exists(given, path, None, True) is None
+    assert query_items(given, path, None, True) is None
+    assert path_exists(given, path, None, True) is None
 
 
 def test_conditions_are_true_false_or_unknown() -> None:
@@ -66,14 +66,14 @@ def test_conditions_are_true_false_or_unknown() -> None:
         ("!($.a[1] > 0)", None),
         ("($.a[1] > 0) is unknown", True),
     ):
-        assert matches(given, path) is expected, path
+        assert path_matches(given, path) is expected, path
     with pytest.raises(ValueError, match="single boolean result is expected"):
-        matches(given, "$.a")
-    assert not list(found(parse("$.z"), given.value, {}))
+        path_matches(given, "$.a")
+    assert not list(evaluate(parse("$.z"), given.value, {}))
 
 
 def test_a_path_is_written_so_that_it_is_read_as_the_same() -> None:
     for text in ("$", 'strict $."a"[*]?(@ > 1)', '($."a" + 1 * 2)', '$."a".**{2 to last}."b".size()'):
-        assert shown(parse(text)) == text
-        assert parse(shown(parse(text))) == parse(text)
-    assert matches(Json(None), '"a\\u0062" == "ab"')
+        assert show(parse(text)) == text
+        assert parse(show(parse(text))) == parse(text)
+    assert path_matches(Json(None), '"a\\u0062" == "ab"')

@@ -23,7 +23,7 @@ SCALES = (0, 0, 2, 4, 9, 18)
     ],
 )
 def test_digits_of_quotients(left: int, left_scale: int, right: int, right_scale: int, expected: str) -> None:
-    assert f"{numerics.ratio(left, left_scale, right, right_scale):f}" == expected
+    assert f"{numerics.divide_scaled(left, left_scale, right, right_scale):f}" == expected
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -34,7 +34,7 @@ def test_quotients_of_words_are_those_of_decimals(seed: int) -> None:
         scales = generator.choices(SCALES, k=2)
         if right:
             whole = (Decimal(n).scaleb(-scale, EXACT) for n, scale in zip((left, right), scales, strict=True))
-            found = numerics.ratio(left, scales[0], right, scales[1])
+            found = numerics.divide_scaled(left, scales[0], right, scales[1])
             expected = numerics.divide(*whole)
             assert (found, found.as_tuple().exponent) == (expected, expected.as_tuple().exponent)
             assert decode(encode(found)).as_tuple() == found.as_tuple()
@@ -42,7 +42,7 @@ def test_quotients_of_words_are_those_of_decimals(seed: int) -> None:
 
 def test_nothing_is_divided_by_zero() -> None:
     with pytest.raises(ZeroDivisionError):
-        numerics.ratio(1, 2, 0, 0)
+        numerics.divide_scaled(1, 2, 0, 0)
 
 
 def test_a_quotient_is_spelled_as_its_value_is() -> None:
@@ -52,5 +52,5 @@ def test_a_quotient_is_spelled_as_its_value_is() -> None:
         left = chance.choice((0, chance.randrange(-most, most)))
         right = chance.choice((1, -1)) * chance.randrange(1, 10 ** chance.randrange(1, 12))
         scales = chance.randrange(8), chance.randrange(8)
-        value = numerics.ratio(left, scales[0], right, scales[1])
-        assert numerics.spelled_ratio(left, scales[0], right, scales[1]) == encode(value)
+        value = numerics.divide_scaled(left, scales[0], right, scales[1])
+        assert numerics.encode_ratio(left, scales[0], right, scales[1]) == encode(value)

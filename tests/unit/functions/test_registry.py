@@ -13,8 +13,8 @@ from kpg.runtime.functions import (
     Basic,
     Hierarchical,
     aggregates,
-    castable,
     common_type,
+    is_castable,
     resolve,
     resolve_aggregate,
 )
@@ -103,9 +103,11 @@ def test_common_types() -> None:
 
 
 def test_casts_that_exist() -> None:
-    assert castable(TEXT, DATE) and castable(MONEY, TEXT) and castable(UNKNOWN, DATE)
-    assert castable(DATE, TIMESTAMP) and castable(BOOLEAN, INTEGER)
-    assert not castable(DATE, INTEGER) and not castable(BOOLEAN, DATE) and not castable(MONEY, BOOLEAN)
+    assert is_castable(TEXT, DATE) and is_castable(MONEY, TEXT) and is_castable(UNKNOWN, DATE)
+    assert is_castable(DATE, TIMESTAMP) and is_castable(BOOLEAN, INTEGER)
+    assert (
+        not is_castable(DATE, INTEGER) and not is_castable(BOOLEAN, DATE) and not is_castable(MONEY, BOOLEAN)
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kpg.runtime.errors import DataError
-from kpg.runtime.functions.registry import guard_of, is_dear
+from kpg.runtime.functions.registry import guard_of, is_expensive
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar
@@ -71,7 +71,7 @@ def test_a_guard_fails_where_the_expression_does(name: str) -> None:
     engine, rng, seen = Engine(), random.Random(name), set()
     mfp = Mfp((), (A, GUARDED[name]))
     found = guard_of(mfp.predicates, mfp.outputs)
-    assert found is not None and not any(map(is_dear, found[1]))
+    assert found is not None and not any(map(is_expensive, found[1]))
     guard = Mfp(*found)
     for _ in range(60):
         row = [rng.choice((NULL, 0, 0, 1, -7, 300, 3_037_000_500, -3_037_000_500)) for _ in range(3)]
@@ -83,7 +83,7 @@ def test_a_guard_fails_where_the_expression_does(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(SURE))
 def test_what_never_fails_needs_no_look(name: str) -> None:
     engine, mfp = Engine(), Mfp((IS_LARGE,), (A, SURE[name]))
-    assert is_dear(SURE[name])
+    assert is_expensive(SURE[name])
     assert guard_of(mfp.predicates, mfp.outputs) == ((), ())
     for row in ([NULL, 0, 5], [10**18, 0, 2], [-7, 1, 3], [0, 0, 2]):
         assert not fails(mfp, row, engine)
@@ -101,6 +101,6 @@ def test_rows_that_are_left_out_do_not_fail() -> None:
 
 
 def test_what_python_computes_is_dear() -> None:
-    assert is_dear(Call("add", (N, Call("cast", (numeric(A),), BIGINT)), BIGINT))
-    assert not is_dear(Call("add", (N, Literal(1, BIGINT)), BIGINT))
-    assert not is_dear(numeric(Literal(1, BIGINT)))
+    assert is_expensive(Call("add", (N, Call("cast", (numeric(A),), BIGINT)), BIGINT))
+    assert not is_expensive(Call("add", (N, Literal(1, BIGINT)), BIGINT))
+    assert not is_expensive(numeric(Literal(1, BIGINT)))

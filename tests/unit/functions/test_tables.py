@@ -6,7 +6,7 @@ import pytest
 
 import kpg
 from kpg.runtime.functions import autoload
-from kpg.runtime.functions.table_functions import RowFunction, near_names, row_functions
+from kpg.runtime.functions.table_functions import RowFunction, row_functions, similar_names
 from kpg.runtime.operators import expand
 
 CASES = [pytest.param(call, rows, id=call) for one in row_functions() for call, rows in one.examples.items()]
@@ -24,7 +24,10 @@ def test_examples_hold(call: str, rows: str) -> None:
 @pytest.mark.parametrize("function", list(row_functions()), ids=lambda one: one.name)
 def test_entries_say_what_they_do(function: RowFunction) -> None:
     assert (
-        (function.examples or function.name in autoload.DECLARED | autoload.POPULATED)
+        (
+            function.examples
+            or function.name in autoload.COLUMN_DEFINITION_FUNCTIONS | autoload.POPULATE_FUNCTIONS
+        )
         and function.doc.endswith(".")
         and function.accepts
     )
@@ -83,4 +86,4 @@ def test_a_row_on_which_the_call_fails_is_no_error_once_it_is_gone() -> None:
 
 
 def test_names_that_are_near() -> None:
-    assert near_names("generate_serie")[0] == "generate_series"
+    assert similar_names("generate_serie")[0] == "generate_series"

@@ -11,7 +11,7 @@ from kpg.runtime.kernels import accumulators, differences, layout
 from kpg.runtime.kernels import history as kernels
 from kpg.runtime.kernels.accumulators import COUNT, SUM
 from kpg.runtime.state.groups import Accumulator
-from kpg.runtime.state.history import PORTION, HistoryTable
+from kpg.runtime.state.history import CHUNK_ROWS, HistoryTable
 from kpg.runtime.trace.updates import Updates
 
 
@@ -67,7 +67,7 @@ def test_what_is_freed_is_used_again() -> None:
 
 
 def test_growth_keeps_every_key() -> None:
-    n = 5 * PORTION + 17
+    n = 5 * CHUNK_ROWS + 17
     table = HistoryTable(2, (), 2)
     data = np.stack((np.arange(n), np.arange(n) * 1000))
     table.accumulate(Updates.of(data, (1, 0), 1), (0,))
@@ -96,7 +96,7 @@ def test_rollback_of_a_large_load_leaves_an_empty_table() -> None:
 
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_aggregates_come_in_portions(epochs: int) -> None:
-    n = PORTION + 100
+    n = CHUNK_ROWS + 100
     table = HistoryTable(1, (Accumulator(COUNT, -1), Accumulator(SUM, 1)), 2)
     times = np.stack((np.repeat(np.arange(epochs), n), np.zeros(n * epochs, np.int64)))
     data = np.tile(np.stack((np.arange(n), np.arange(n) * 2)), epochs)
@@ -108,7 +108,7 @@ def test_aggregates_come_in_portions(epochs: int) -> None:
 
 
 def test_one_key_may_need_more_than_a_portion() -> None:
-    epochs = PORTION + 5
+    epochs = CHUNK_ROWS + 5
     table = HistoryTable(1, (Accumulator(COUNT, -1),), 2)
     times = np.stack((np.arange(epochs), np.zeros(epochs, np.int64)))
     table.accumulate(Updates.of(np.zeros((1, epochs)), times, 1), (0,))

@@ -68,7 +68,7 @@ def test_what_does_not_fit_a_word_is_sorted_otherwise() -> None:
     fields = np.empty((2, 2), np.int64)
     assert packed.measure(rows.data, rows.time, fields) > packed.ROOM
     check(rows)
-    assert rows.combined() is rows
+    assert rows.consolidate_if_smaller() is rows
 
 
 def test_sorted_rows_stay_as_they_are() -> None:
@@ -98,9 +98,9 @@ def test_a_sum_beyond_64_bits_is_an_error(copies: int) -> None:
 def test_only_crowded_rows_are_combined() -> None:
     random = np.random.default_rng(3)
     crowded = Updates(random.integers(0, 100, (1, MANY)), np.array([[0]]), SHORT)
-    assert sum(diff for _, _, diff in triples(crowded.combined())) == MANY
-    assert len(crowded.combined()) == 100
+    assert sum(diff for _, _, diff in triples(crowded.consolidate_if_smaller())) == MANY
+    assert len(crowded.consolidate_if_smaller()) == 100
     sparse = Updates(random.integers(0, 100 * MANY, (1, MANY)), np.array([[0]]), SHORT)
-    assert sparse.combined() is sparse
+    assert sparse.consolidate_if_smaller() is sparse
     few = Updates.of([[4, 4]], (0,), 1)
-    assert few.combined() is few
+    assert few.consolidate_if_smaller() is few

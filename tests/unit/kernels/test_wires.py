@@ -5,7 +5,7 @@ import runpy
 import numpy as np
 
 from kpg.runtime.kernels import wires
-from kpg.runtime.native.interpret import interpreted
+from kpg.runtime.native.interpret import interpret_kernel
 from tests.unit.runtime.test_sockets import BINARY, PLAIN, request
 
 
@@ -21,11 +21,11 @@ def test_python_reads_the_same() -> None:
     lengths = [len(one) for one in sent]
     parts = np.array([np.cumsum([0, *lengths[:-1]]), lengths], np.int64).T.copy()
     found = []
-    for kernel in (wires.read, interpreted(runpy.run_path(wires.__file__)["read"])):
+    for kernel in (wires.read, interpret_kernel(runpy.run_path(wires.__file__)["read"])):
         for pattern in (PLAIN, BINARY):
             words, cells, counts = (np.zeros(shape, np.int64) for shape in ((3, 9), (4, 9), (4,)))
             rows = kernel(
-                memory, parts, pattern.head, pattern.tail, pattern.results, pattern.fields, pattern.first,
+                memory, parts, pattern.head, pattern.tail, pattern.results, pattern.fields, pattern.row_template,
                 words, cells, counts,
             )  # fmt: skip
             found.append((rows, words[:, :rows].tolist(), cells[:, :rows].tolist(), counts.tolist()))

@@ -443,7 +443,7 @@ def _fill(db: kpg.Database, k: int) -> None:
 def test_the_first_sessions_of_several_threads_share_a_hub() -> None:
     db = kpg.connect()
     with ThreadPoolExecutor(8) as threads:
-        hubs = list(threads.map(lambda _: db.session().hub, range(8)))
+        hubs = list(threads.map(lambda _: db.session().session_manager, range(8)))
     assert len(set(hubs)) == 1
 
 
@@ -473,7 +473,7 @@ def test_a_session_waits_for_the_row_of_a_direct_transaction() -> None:
     session = db.session()
     other = threading.Thread(target=session.sql, args=("update t set x = x + 10",))
     other.start()
-    until(lambda: session in session.hub.suspended)
+    until(lambda: session in session.session_manager.waiting_statements)
     db.sql("commit")
     other.join(PATIENCE)
     assert db.query("select x from t").fetchall() == [(11,)]
@@ -552,7 +552,7 @@ def test_work_that_waits_when_the_database_is_closed_ends() -> None:
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    until(lambda: other in other.hub.suspended)
+    until(lambda: other in other.session_manager.waiting_statements)
     db.close()
     waiting.join(PATIENCE)
     assert errors == ["the database is closed"]

@@ -5,14 +5,14 @@ from decimal import Decimal
 import pyarrow as pa
 
 from kpg.api.display import Ends, box, cell, display_width, html
-from kpg.api.result import Listed, Result
+from kpg.api.result import ColumnContents, Result
 from kpg.runtime.types import BIGINT, TEXT, Type, decimal
 
 
 def rendered(names: list[str], types: list[Type], columns: list[pa.Array], width: int = 80) -> list[str]:
     columns = [column.to_pylist() if isinstance(column, pa.Array) else column for column in columns]
-    rows = Result(names, types, Listed(names, types, columns))
-    return box(names, types, Ends.of(rows), width).splitlines()
+    rows = Result(names, types, ColumnContents(names, types, columns))
+    return box(names, types, Ends.from_rows(rows), width).splitlines()
 
 
 def test_box_has_types_under_names_and_numbers_to_the_right() -> None:
@@ -78,7 +78,9 @@ def test_cells() -> None:
 
 def test_html_escapes() -> None:
     names, types = ["<i>", "b"], [TEXT, BIGINT]
-    text = html(names, types, Ends.of(Result(names, types, Listed(names, types, [["<b>"], [1]]))))
+    text = html(
+        names, types, Ends.from_rows(Result(names, types, ColumnContents(names, types, [["<b>"], [1]])))
+    )
     assert "<b>" not in text
     assert "&lt;b&gt;" in text
     assert "<th>&lt;i&gt;<br><small>VARCHAR</small></th>" in text

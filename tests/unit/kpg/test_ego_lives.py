@@ -14,7 +14,7 @@ import kpg
 from kpg.api.ego import EgoView
 from kpg.runtime.ego.partial_aggregates import Sums
 from kpg.runtime.errors import NotSupportedError
-from kpg.runtime.operators.ego import ego_under
+from kpg.runtime.operators.ego import find_ego
 
 TABLES = (
     "CREATE TABLE follows (who TEXT, whom TEXT, PRIMARY KEY (who, whom));"
@@ -200,14 +200,14 @@ def test_a_query_for_one_node_reads_that_one_only(aggregate: str, monkeypatch: p
         text = "SELECT value FROM likes WHERE node = ?"
         for _ in range(3):
             assert db.query(text, ["a"]).fetchall() == [(every["a"],)]
-        engine = ego_under(view._maintained.installed.output).engine
+        engine = find_ego(view._maintained.installation.output).engine
         monkeypatch.setattr(engine, "rows", None)
-        asked = int(engine.overlay.asked.sum())
+        asked = int(engine.overlay.read_counts.sum())
         for node in ("b", "a", "a"):
             assert db.query(text, [node]).fetchall() == [(every[node],)]
         for node in ("c", "nobody"):
             assert db.query(text, [node]).fetchall() == []
-        assert int(engine.overlay.asked.sum()) == asked + 3
+        assert int(engine.overlay.read_counts.sum()) == asked + 3
         with pytest.raises(TypeError):
             db.query("SELECT count(*) FROM likes").fetchall()
         monkeypatch.undo()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kpg.gc_pause import LazyModule, collector_at_rest, import_at_rest
+from kpg.gc_pause import LazyModule, import_at_rest, pause_collector
 
 
 class Node:
@@ -27,7 +27,7 @@ def collector() -> Iterator[None]:
 
 def test_nothing_is_collected_in_the_block_and_all_can_be_after() -> None:
     before = sum(one["collections"] for one in gc.get_stats())
-    with collector_at_rest():
+    with pause_collector():
         nodes = [Node() for _ in range(10 * gc.get_threshold()[0])]
         assert sum(one["collections"] for one in gc.get_stats()) == before
         assert not gc.isenabled()
@@ -40,21 +40,21 @@ def test_nothing_is_collected_in_the_block_and_all_can_be_after() -> None:
 
 
 def test_an_error_ends_the_rest() -> None:
-    with pytest.raises(ImportError), collector_at_rest():
+    with pytest.raises(ImportError), pause_collector():
         raise ImportError
     assert gc.isenabled()
 
 
 def test_a_collector_that_is_off_stays_off() -> None:
     gc.disable()
-    with collector_at_rest():
+    with pause_collector():
         pass
     assert not gc.isenabled()
 
 
 def test_what_is_frozen_stays_frozen() -> None:
     gc.freeze()
-    with collector_at_rest():
+    with pause_collector():
         pass
     assert gc.isenabled()
     assert gc.get_freeze_count() > 0
@@ -64,7 +64,7 @@ def test_a_module_that_is_there_disturbs_nobody() -> None:
     young = [Node() for _ in range(3)]
     gc.collect(0)
     counts = gc.get_count()
-    assert import_at_rest("kpg.gc_pause").collector_at_rest is collector_at_rest
+    assert import_at_rest("kpg.gc_pause").collector_at_rest is pause_collector
     assert gc.get_count()[1] == counts[1]
     assert young[0].itself is young[0]
 

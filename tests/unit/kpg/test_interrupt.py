@@ -60,7 +60,7 @@ def test_during_a_commit(pressed: Database, monkeypatch: pytest.MonkeyPatch) -> 
 def test_before_a_commit_has_begun(shop: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KeyboardInterrupt), shop.transaction():
         shop.insert("item", [(4, "c", 1)])
-        monkeypatch.setattr(Transactions, "check", lambda _: signal.raise_signal(signal.SIGINT))
+        monkeypatch.setattr(Transactions, "check_not_failed", lambda _: signal.raise_signal(signal.SIGINT))
     assert unharmed(shop, monkeypatch)
 
 
@@ -177,7 +177,7 @@ def test_what_is_committed_together_is_not_done_twice(db: Database, monkeypatch:
 
     def hand_in(one: Session, number: int) -> "Future[object]":
         text = f"insert into t values ({number})"
-        return one.hub.submit(one, lambda: one.answer(db._engine, text), adds=True)
+        return one.session_manager.submit(one, lambda: one.run_text(db._engine, text), adds=True)
 
     futures = [hand_in(one, number) for number, one in enumerate(sessions)]
     interrupted_after_steps(db._engine, monkeypatch)

@@ -26,8 +26,8 @@ class Pictures:
         self.drawn: list[tuple[str, int, int | None, str]] = []
         self.cleared = 0
 
-    def draw(self, what: str, done: int, total: int | None, text: str) -> None:
-        self.drawn.append((what, done, total, text))
+    def draw(self, task: str, done: int, total: int | None, text: str) -> None:
+        self.drawn.append((task, done, total, text))
 
     def clear(self) -> None:
         self.cleared += 1
@@ -37,9 +37,9 @@ class Pictures:
 def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pictures]:
     """What is drawn where all work counts as long."""
     pictures = Pictures()
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    monkeypatch.setattr(progress, "EVERY", 0.0)
-    monkeypatch.setattr(progress, "_screen", lambda *, always: pictures)
+    monkeypatch.setattr(progress, "DELAY", 0.0)
+    monkeypatch.setattr(progress, "REDRAW_INTERVAL", 0.0)
+    monkeypatch.setattr(progress, "_find_screen", lambda *, always: pictures)
     kpg.show_progress(True)
     yield pictures
     kpg.show_progress()
@@ -81,7 +81,7 @@ def test_folders_tell_commits_and_checkpoints_bytes(screen: Pictures, tmp_path: 
     assert {what for what, *_ in screen.drawn} == {"checkpoint"}
     assert max(count for _, count, _, _ in screen.drawn) > 60_000
     db.insert("t", [(-1, "x")])
-    db._engine.keeper = None  # as if killed: nothing more is written
+    db._engine.write_ahead_log = None  # as if killed: nothing more is written
     screen.drawn.clear()
     copy = tmp_path / "copy"
     copy.mkdir()
@@ -110,9 +110,9 @@ def test_a_screen_that_is_gone_ends_nothing(screen: Pictures, monkeypatch: pytes
 
 
 def test_work_within_work_is_drawn_and_the_outer_goes_on(screen: Pictures) -> None:
-    with progress_report.work("outer", "rows") as outer:
+    with progress_report.report_progress("outer", "rows") as outer:
         outer(1, 2)
-        with progress_report.work("inner", "bytes") as inner:
+        with progress_report.report_progress("inner", "bytes") as inner:
             inner(3_000_000, 5_000_000, "now")
         outer(2, 2)
     assert [(what, done, total, text.replace("0 s", "")) for what, done, total, text in screen.drawn] == [
@@ -188,8 +188,8 @@ def test_a_notebook_has_it_below_its_cell(monkeypatch: pytest.MonkeyPatch) -> No
     ipython.get_ipython = lambda: types.SimpleNamespace(kernel=object())
     ipython.display = types.SimpleNamespace(HTML=str, display=display)
     monkeypatch.setitem(sys.modules, "IPython", ipython)
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    monkeypatch.setattr(progress, "EVERY", 0.0)
+    monkeypatch.setattr(progress, "DELAY", 0.0)
+    monkeypatch.setattr(progress, "REDRAW_INTERVAL", 0.0)
     kpg.connect().query(CHAIN)
     assert shown[0].startswith("query 1 <progress value=")
     assert shown[-1] == ""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from kpg.api.database import Database
-from kpg.api.result import Listed, Result, explanation, listing, row_count
+from kpg.api.result import ColumnContents, Result, listing, plan_result, row_count_result
 from kpg.runtime.errors import DataError
 from kpg.runtime.types import BIGINT, DATE, TEXT, Type, decimal
 
@@ -29,7 +29,7 @@ TYPES: list[Type] = [BIGINT, decimal(15, 2), DATE, TEXT]
 
 def result() -> Result:
     names = ["id", "price", "day", "id"]
-    return Result(names, TYPES, Listed(names, TYPES, COLUMNS))
+    return Result(names, TYPES, ColumnContents(names, TYPES, COLUMNS))
 
 
 def test_fetching_moves_a_cursor() -> None:
@@ -79,12 +79,12 @@ def test_frames() -> None:
 
 
 def test_affected_rows() -> None:
-    count = row_count(3)
+    count = row_count_result(3)
     assert (count.rowcount, count.affected, count.fetchall()) == (3, 3, [(3,)])
 
 
 def test_explanation_prints_as_it_is() -> None:
-    plan = explanation("Join\n  Get t")
+    plan = plan_result("Join\n  Get t")
     assert repr(plan) == "Join\n  Get t"
     assert plan.fetchall() == [("Join",), ("  Get t",)]
 

@@ -65,7 +65,7 @@ def test_every_handle_reads_its_own_changes(shop: Database) -> None:
 def test_changes_are_not_recorded_for_nobody(shop: Database) -> None:
     view = shop.view("total")
     list(view.changes())
-    capture = shop._engine.views["total"].installed
+    capture = shop._engine.views["total"].installation
     assert capture.capture is not None
     del view
     gc.collect()

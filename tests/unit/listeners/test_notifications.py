@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from kpg.session.notification_queue import Guarded, Notifications
+from kpg.session.notification_queue import GuardedCallback, Notifications
 
 
 def test_in_order_and_once() -> None:
@@ -60,7 +60,7 @@ def test_what_ends_a_program_goes_on_in_the_main_thread_only(kind: type[BaseExce
         raise kind
 
     closed: list[bool] = []
-    guarded = Guarded("it", stop, lambda: closed.append(True))
+    guarded = GuardedCallback("it", stop, lambda: closed.append(True))
     for _ in range(20):
         with pytest.raises(kind):
             guarded([])

@@ -3,7 +3,7 @@
 import pytest
 
 import kpg
-from kpg.postgres.sqlstate import context, state_of, told
+from kpg.postgres.sqlstate import client_context, client_message, sqlstate_of
 
 TOLD = {
     "SELECT 2147483647 + 1": ("integer out of range", "22003"),
@@ -34,11 +34,11 @@ def test_errors_are_told_in_postgres_words(statement: str, expected: tuple[str, 
     db.sql("CREATE TABLE t (a SMALLINT, b VARCHAR(2), c NUMERIC(4, 2))")
     with pytest.raises(kpg.Error) as caught:
         db.sql(statement)
-    assert (told(caught.value), state_of(caught.value)) == expected
+    assert (client_message(caught.value), sqlstate_of(caught.value)) == expected
 
 
 def test_the_place_and_the_operands_are_the_context() -> None:
     with pytest.raises(kpg.DataError) as caught:
         kpg.connect().sql("SELECT a / (a - 1) FROM (VALUES (1)) t(a)")
     assert str(caught.value.message).startswith("division by zero in ")
-    assert context(caught.value) == caught.value.message.removeprefix("division by zero ")
+    assert client_context(caught.value) == caught.value.message.removeprefix("division by zero ")

@@ -43,7 +43,7 @@ class Rows:
     @property
     def directory(self) -> np.ndarray:
         if self.groups is None:
-            self.groups = RowGroups.over(self.columns)
+            self.groups = RowGroups.from_columns(self.columns)
         return self.groups.directory
 
 

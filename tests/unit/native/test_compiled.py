@@ -12,7 +12,7 @@ import pytest
 
 from kpg.runtime.kernels import ranks
 from kpg.runtime.native import identity, link
-from kpg.runtime.native.link import CannotLink
+from kpg.runtime.native.link import NoCompilerError
 from tests.unit.native.running import KERNELS, output, run, write
 
 ALL = """
@@ -187,19 +187,19 @@ def test_a_user_without_a_home_has_a_folder_that_nobody_else_writes_to(
     for name in ("KPG_CACHE_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "/dev/null/nowhere")
-    found = link.folder.__wrapped__()
+    found = link.cache_folder.__wrapped__()
     assert found == tmp_path / f"kpg-{os.getuid()}"
     assert stat.S_IMODE(found.stat().st_mode) == 0o700
-    assert link.folder.__wrapped__() == found
+    assert link.cache_folder.__wrapped__() == found
     found.chmod(0o777)
-    with pytest.raises(CannotLink, match="others can write to"):
-        link.folder.__wrapped__()
+    with pytest.raises(NoCompilerError, match="others can write to"):
+        link.cache_folder.__wrapped__()
     found.rmdir()
     found.symlink_to(tmp_path)
-    with pytest.raises(CannotLink, match="others can write to"):
-        link.folder.__wrapped__()
+    with pytest.raises(NoCompilerError, match="others can write to"):
+        link.cache_folder.__wrapped__()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert link.folder.__wrapped__() == tmp_path / "home" / ".cache" / "kpg"
+    assert link.cache_folder.__wrapped__() == tmp_path / "home" / ".cache" / "kpg"
 
 
 def test_a_compiler_whose_program_was_killed_says_nothing(tmp_path: Path) -> None:

@@ -49,8 +49,8 @@ def test_hashes_wrap_around() -> None:
     program = """
 import numpy as np
 from kpg.runtime.kernels import text
-from kpg.runtime.native.interpret import interpreted
-find = interpreted(text.find)
+from kpg.runtime.native.interpret import interpret_kernel
+find = interpret_kernel(text.find)
 arena, offsets, slots = np.zeros(64, np.uint8), np.zeros(8, np.int64), np.full(16, -1, np.int64)
 source = np.frombuffer(b"somewhat longer", np.uint8)
 out = np.zeros(1, np.int64)

@@ -5,7 +5,7 @@ import pytest
 
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError
-from kpg.runtime.operators.basic_reduce import evaluators
+from kpg.runtime.operators.basic_reduce import make_evaluators
 from kpg.runtime.plan import BasicAggregate
 from kpg.runtime.types import BIGINT, DATE, DOUBLE, NULL, TEXT, Type, decimal, float_to_word, word_to_float
 
@@ -13,7 +13,9 @@ MONEY = decimal(9, 2)
 
 
 def evaluate(function: str, types: tuple[Type, ...], result: Type, rows: list[list[int]]) -> int:
-    (one,) = evaluators((BasicAggregate(function, tuple(range(len(types))), types, result),), Dictionary())
+    (one,) = make_evaluators(
+        (BasicAggregate(function, tuple(range(len(types))), types, result),), Dictionary()
+    )
     data = np.array(rows, np.int64).reshape(-1, len(types) + 1)
     return one(np.ascontiguousarray(data[:, :-1].T), data[:, -1])
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 import kpg
-from kpg.runtime.ego.overlay import EVERYBODY, NOBODY
-from kpg.runtime.operators.ego import ego_under, hearing
+from kpg.runtime.ego.overlay import ALL_READERS, NO_READERS
+from kpg.runtime.operators.ego import find_ego, find_followed_readers
 from kpg.runtime.worker.worker import Worker
 
 
@@ -14,20 +14,20 @@ def test_filters_tell_which_readers_are_heard() -> None:
     view = db.ego("v", edges="e", writes="w")
     worker = db._engine.executor
     assert isinstance(worker, Worker)
-    ego = ego_under(worker.views["v"].output)
+    ego = find_ego(worker.views["v"].output)
     assert ego is not None
-    assert hearing(ego, NOBODY) is NOBODY
+    assert find_followed_readers(ego, NO_READERS) is NO_READERS
     words = np.array([1, 2, 3, 9])
     db.sql(
         "CREATE MATERIALIZED VIEW small AS SELECT value * 2 AS more, node FROM v WHERE node < 3 AND value > 7"
     )
-    heard = hearing(ego, NOBODY)
-    assert heard.picks(words).tolist() == [True, True, False, False]
-    assert hearing(ego, heard) is heard
+    heard = find_followed_readers(ego, NO_READERS)
+    assert heard.contains(words).tolist() == [True, True, False, False]
+    assert find_followed_readers(ego, heard) is heard
     db.sql("CREATE MATERIALIZED VIEW odd AS SELECT * FROM v WHERE 6 / (node - 1) = 3 OR node = 9")
-    assert hearing(ego, heard).picks(words).all()  # the filter fails for 1: who knows
+    assert find_followed_readers(ego, heard).contains(words).all()  # the filter fails for 1: who knows
     db.sql("DROP MATERIALIZED VIEW odd")
     with view.subscribe(print, nodes=[9]):
-        assert hearing(ego, heard).picks(words).tolist() == [True, True, False, True]
+        assert find_followed_readers(ego, heard).contains(words).tolist() == [True, True, False, True]
     db.sql("CREATE MATERIALIZED VIEW high AS SELECT * FROM v WHERE value > 7")
-    assert hearing(ego, heard) is EVERYBODY
+    assert find_followed_readers(ego, heard) is ALL_READERS

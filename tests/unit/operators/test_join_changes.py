@@ -7,7 +7,7 @@ from kpg.runtime.operators.join import Join
 
 def met(db: Database) -> int:
     """The rows that all joins have met up to now."""
-    return sum(one.matched for one in db._engine.executor._all_operators() if isinstance(one, Join))
+    return sum(one.match_count for one in db._engine.executor._all_operators() if isinstance(one, Join))
 
 
 def test_subqueries_that_all_change_meet_their_rows_once_each() -> None:

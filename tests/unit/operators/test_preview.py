@@ -5,7 +5,7 @@ import pytest
 
 import kpg
 from kpg.runtime.errors import DataError, InternalError
-from kpg.runtime.worker.dataflows import Installed
+from kpg.runtime.worker.dataflows import LocalInstallation
 from kpg.runtime.worker.worker import Worker
 
 
@@ -17,9 +17,9 @@ def db() -> kpg.Database:
     return database
 
 
-def parts(db: kpg.Database, query: str) -> tuple[Worker, Installed]:
+def parts(db: kpg.Database, query: str) -> tuple[Worker, LocalInstallation]:
     db.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
-    return db._engine.executor, db._engine.views["v"].installed
+    return db._engine.executor, db._engine.views["v"].installation
 
 
 def insert(worker: Worker, *rows: tuple[int, int]) -> None:
@@ -76,18 +76,18 @@ def test_an_error_is_undone_too(db: kpg.Database) -> None:
 
 def test_rows_that_begin_with_something(db: kpg.Database) -> None:
     _, installed = parts(db, "SELECT b, a FROM t")
-    data, counts = installed.matching((20,))
+    data, counts = installed.rows_with_prefix((20,))
     assert data.T.tolist() == [[20, 2], [20, 3]] and counts.tolist() == [1, 1]
     db.delete("t", [(2,)])
     db.insert("t", [(n, 20) for n in range(100, 400)])
-    data, _ = installed.matching((20,))
+    data, _ = installed.rows_with_prefix((20,))
     assert data[1].tolist() == [3, *range(100, 400)]
-    assert installed.matching((20, 3))[0].T.tolist() == [[20, 3]]
-    assert installed.matching((21,))[0].shape == (2, 0)
+    assert installed.rows_with_prefix((20, 3))[0].T.tolist() == [[20, 3]]
+    assert installed.rows_with_prefix((21,))[0].shape == (2, 0)
     db.sql("DROP VIEW v")
     _, installed = parts(db, "SELECT b, count(*) AS n FROM t GROUP BY b")
     with pytest.raises(InternalError, match="not arranged"):
-        installed.matching((20,))
+        installed.rows_with_prefix((20,))
 
 
 def test_inputs_of_dataflows_do_not_notice(db: kpg.Database) -> None:

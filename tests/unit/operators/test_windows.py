@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.functions import aggregate_named, aggregated, window_function, window_functions
-from kpg.runtime.operators.windows.window_evaluation import comoments, evaluated, summed
-from kpg.runtime.operators.windows.window_frames import floats, laid_out, words
+from kpg.runtime.functions import compute_aggregate, lookup_aggregate, window_function, window_functions
+from kpg.runtime.operators.windows.window_evaluation import comoments, double_frame_sums, evaluate_calls
+from kpg.runtime.operators.windows.window_frames import build_layout, floats_to_words, words_to_floats
 from kpg.runtime.plan import Bound, Edge, Exclude, Frame, Ranged, Unit, WindowCall
 from kpg.runtime.scalar import Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, DOUBLE, INTEGER, NULL, TEXT, Type, float_to_word
@@ -72,8 +72,8 @@ def check(calls: list[WindowCall], parts: list[list[model.Row]]) -> None:
     dictionary = Dictionary()
     rows = [row for part in parts for row in part]
     data = np.array([[word(value, dictionary) for value in row] for row in rows], np.int64).T.copy()
-    layout = laid_out(data, data[PARTITION], (ORDER,))
-    found = evaluated(layout, calls, dictionary)
+    layout = build_layout(data, data[PARTITION], (ORDER,))
+    found = evaluate_calls(layout, calls, dictionary)
     for call, column in zip(calls, found.tolist(), strict=True):
         expected = [answer for part in parts for answer in model.answers(call, part, (ORDER,))]
         assert column == [word(value, dictionary) for value in expected], call
@@ -147,13 +147,13 @@ def test_sums_of_doubles_are_exact(seed: int) -> None:
     found = np.array([NULL if value is None else float_to_word(value) for value in values], np.int64)
     starts = np.array([generator.randint(0, 40) for _ in range(60)], np.int64)
     ends = np.minimum(starts + generator.choice([0, 1, 5, 40]), 40)
-    sums = summed(found, ((starts, ends),))
+    sums = double_frame_sums(found, ((starts, ends),))
     if sums is None:
         assert spread == 500
         return
-    algorithm = aggregate_named("sum").algorithm((DOUBLE,))
+    algorithm = lookup_aggregate("sum").algorithm((DOUBLE,))
     for start, end, word in zip(starts.tolist(), ends.tolist(), sums.tolist(), strict=True):
-        expected = aggregated(algorithm, (((value,), 1) for value in values[start:end]))
+        expected = compute_aggregate(algorithm, (((value,), 1) for value in values[start:end]))
         assert word == (NULL if expected is None else float_to_word(expected))
 
 
@@ -172,10 +172,10 @@ def test_comoments_are_those_of_the_algorithm(seed: int) -> None:
     first, second = (np.array([word(pair[i], Dictionary()) for pair in pairs], np.int64) for i in (0, 1))
     starts = np.array([generator.randint(0, 30) for _ in range(40)], np.int64)
     ends = np.minimum(starts + generator.choice([0, 1, 5, 30]), 30)
-    algorithm = aggregate_named("$comoment").algorithm((type_, type_))
+    algorithm = lookup_aggregate("$comoment").algorithm((type_, type_))
     found = comoments(first, second, type_, ((starts, ends),))
     for start, end, given in zip(starts.tolist(), ends.tolist(), found.tolist(), strict=True):
-        expected = aggregated(algorithm, ((pair, 1) for pair in pairs[start:end]))
+        expected = compute_aggregate(algorithm, ((pair, 1) for pair in pairs[start:end]))
         assert given == word(expected, Dictionary())
 
 
@@ -186,19 +186,19 @@ def _double(generator: random.Random, spread: int) -> float:
 def test_sums_of_tiny_and_of_huge_doubles() -> None:
     everything = ((np.array([0]), np.array([3])),)
     tiny = np.array([float_to_word(value) for value in (5e-324, 5e-324, -1e-310)], np.int64)
-    found = summed(tiny, everything)
+    found = double_frame_sums(tiny, everything)
     assert found is not None and found.tolist() == [float_to_word(5e-324 + 5e-324 - 1e-310)]
     huge = np.array([float_to_word(1.7e308)] * 3, np.int64)
     with pytest.raises(OverflowError):
-        summed(huge, everything)
+        double_frame_sums(huge, everything)
 
 
 def test_words_of_doubles_are_ordered_as_they_are() -> None:
     values = [float("-inf"), -1e300, -1.0, 0.0, 5e-324, 2.5, float("inf")]
-    found = words(np.array(values))
+    found = floats_to_words(np.array(values))
     assert found.tolist() == [float_to_word(value) for value in values]
-    assert floats(found).tolist() == values
-    assert words(np.array([float("nan"), -0.0])).tolist() == [float_to_word(float("nan")), 0]
+    assert words_to_floats(found).tolist() == values
+    assert floats_to_words(np.array([float("nan"), -0.0])).tolist() == [float_to_word(float("nan")), 0]
 
 
 def test_every_function_is_an_aggregate_or_has_an_entry() -> None:
@@ -206,8 +206,8 @@ def test_every_function_is_an_aggregate_or_has_an_entry() -> None:
     assert names == sorted(names)
     assert window_function("row_number") is not None
     assert window_function("sum") is None
-    assert aggregate_named("sum").name == "sum"
-    assert {function.name for function in window_functions() if function.framed} == {
+    assert lookup_aggregate("sum").name == "sum"
+    assert {function.name for function in window_functions() if function.uses_frame} == {
         "first_value",
         "last_value",
         "nth_value",

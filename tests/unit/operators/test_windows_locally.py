@@ -11,8 +11,8 @@ from kpg.api.database import Database
 from kpg.api.result import Rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.operators.windows import partition_index as indexes
-from kpg.runtime.operators.windows.partition_index import Index
-from kpg.runtime.operators.windows.window_operator import Window, shape_of
+from kpg.runtime.operators.windows.partition_index import PartitionIndex
+from kpg.runtime.operators.windows.window_operator import Window, make_index_spec
 from kpg.runtime.plan import Bound, Edge, Exclude, Frame, Unit, WindowCall, is_local
 from kpg.runtime.scalar import Column, Literal
 from kpg.runtime.types import BIGINT, DOUBLE, INTEGER, NULL
@@ -24,10 +24,10 @@ CALLS = tuple(WindowCall(name, (VALUE,), BIGINT) for name in ("count", "sum", "m
 
 
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kpg.runtime.operators.windows.window_operator.LARGE", 1)
+    monkeypatch.setattr("kpg.runtime.operators.windows.window_operator.INDEXED_ROWS", 1)
     monkeypatch.setattr(indexes, "BLOCK", 3)
     monkeypatch.setattr(indexes, "FAN", 3)
-    monkeypatch.setattr("kpg.runtime.operators.windows.window_operator.PORTION", 2)
+    monkeypatch.setattr("kpg.runtime.operators.windows.window_operator.CHUNK_ROWS", 2)
 
 
 def columns_of(rows: list[Row]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
@@ -45,10 +45,10 @@ def summed(rows: list[Row]) -> tuple[object, ...]:
 def test_an_index_is_a_sorted_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     small(monkeypatch)
     generator = random.Random(seed)
-    shape = shape_of(2, (0,), CALLS, (), Dictionary())
+    shape = make_index_spec(2, (0,), CALLS, (), Dictionary())
     assert shape is not None
     rows: list[Row] = []
-    index = Index.of(shape, columns_of(rows))
+    index = PartitionIndex.build(shape, columns_of(rows))
     for _ in range(60):
         before = list(rows)
         wanted: Counter[Row] = Counter()
@@ -59,20 +59,22 @@ def test_an_index_is_a_sorted_list(seed: int, monkeypatch: pytest.MonkeyPatch) -
         changes = sorted((row, count) for row, count in wanted.items() if count)
         old = index
         if changes:
-            index = index.changed(columns_of([row for row, _ in changes]), [count for _, count in changes])
+            index = index.apply_changes(
+                columns_of([row for row, _ in changes]), [count for _, count in changes]
+            )
         rows = sorted((Counter(rows) + +wanted - -wanted).elements())
         assert index.size == len(rows)
         assert list(map(tuple, index.rows(0, len(rows)).T.tolist())) == rows
         assert list(map(tuple, old.rows(0, old.size).T.tolist())) == before
         for _ in range(5):
             start, end = sorted(generator.choices(range(len(rows) + 1), k=2))
-            node = index.summed(start, end)
+            node = index.summarize(start, end)
             assert (node is None) is (start == end)
             if node is not None:
                 assert node.partials == summed(rows[start:end])
                 assert node.groups == len({key for key, _ in rows[start:end]})
             key = (generator.randint(-1, 5), generator.randint(-4, 4))
-            assert index.place(key) == sum(1 for row in rows if row < key)
+            assert index.lower_bound(key) == sum(1 for row in rows if row < key)
         starts = [place for place, row in enumerate(rows) if place == 0 or row[0] != rows[place - 1][0]]
         assert [index.group_start(number) for number in range(len(starts))] == starts
         assert index.group_start(len(starts)) == len(rows)
@@ -117,9 +119,9 @@ def work(call: str) -> list[int]:
     db.sql("delete from t where id = 0")
     counts = []
     for statement in (f"insert into t values (0, {SIZE - 20}, 5)", "delete from t where id = 0"):
-        before = window.read_rows
+        before = window.computed_rows
         db.sql(statement)
-        counts.append(window.read_rows - before)
+        counts.append(window.computed_rows - before)
     found = Counter(map(repr, db.view("w")))
     assert found == Counter(map(repr, asked(db, f"select id, {call} c from t").fetchall()))
     return counts
@@ -216,9 +218,9 @@ def test_a_row_that_moves_is_computed_where_it_was_and_where_it_is(call: str, mo
     db.sql(f"create materialized view w as select id, {call} c from t")
     (window,) = (one for one in db._engine.executor._all_operators() if isinstance(one, Window))  # type: ignore[attr-defined]
     db.sql("insert into t values (0, 100, 5)")
-    before = window.read_rows
+    before = window.computed_rows
     db.sql("update t set x = 2100 where id = 0")
-    assert window.read_rows - before <= most
+    assert window.computed_rows - before <= most
     found = Counter(map(repr, db.view("w")))
     assert found == Counter(map(repr, asked(db, f"select id, {call} c from t").fetchall()))
 
@@ -233,9 +235,9 @@ def test_a_row_that_stays_where_it_is_is_computed_alone(call: str) -> None:
     db.sql(f"create materialized view w as select id, v, {call} over (order by x) c from t")
     (window,) = (one for one in db._engine.executor._all_operators() if isinstance(one, Window))  # type: ignore[attr-defined]
     db.sql("update t set v = 11 where id = 4")
-    before = window.read_rows
+    before = window.computed_rows
     db.sql("update t set v = 11 where id = 700")
-    assert window.read_rows - before <= 6
+    assert window.computed_rows - before <= 6
     found = Counter(map(repr, db.view("w")))
     assert found == Counter(map(repr, asked(db, f"select id, v, {call} over (order by x) c from t")))
 

@@ -120,9 +120,9 @@ EXAMPLES: tuple[AnyNode, ...] = (
     body(results=(4, 3)),
     Leave(4, 0),
     user.Input("i", ROW),
-    user.Apply(0, user.Kind.MAP_ROWS, user.Own(print), SCHEMA, SCHEMA),
-    user.UserReduce(9, 1, user.Own(print), False, SCHEMA, SCHEMA),
-    user.Custom((0, 1), user.Own(print), (SCHEMA, SCHEMA), SCHEMA),
+    user.Apply(0, user.Kind.MAP_ROWS, user.UserObject(print), SCHEMA, SCHEMA),
+    user.UserReduce(9, 1, user.UserObject(print), False, SCHEMA, SCHEMA),
+    user.Custom((0, 1), user.UserObject(print), (SCHEMA, SCHEMA), SCHEMA),
     user.Sink(0, 7),
     Exchange(0, Route.OWNER, 1, True, ("t", 1), Combine(1, (2,))),
 )
@@ -156,8 +156,8 @@ def others(value: Any) -> Iterator[Any]:
             yield next(one for one in type(value) if one is not value)
         case Type():
             yield OTHER_TYPES[value]
-        case user.Own():
-            yield user.Own(value.value.__repr__)
+        case user.UserObject():
+            yield user.UserObject(value.value.__repr__)
         case tuple():
             for index, item in enumerate(value):
                 yield from ((*value[:index], other, *value[index + 1 :]) for other in others(item))

@@ -11,7 +11,7 @@ import kpg
 from kpg.api.database import Database
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.catalog.entries import Catalog
-from kpg.compiler.pipeline import compile_bound
+from kpg.compiler.pipeline import compile_query
 from kpg.compiler.sql.frontend import lower_query
 from kpg.compiler.sql.parse.parser import parse_query
 from kpg.runtime import plan
@@ -30,10 +30,10 @@ from kpg.runtime.types import (
     UNKNOWN,
     Kind,
     Type,
-    common_words,
+    common_word_type,
     decimal,
+    have_same_words,
     rowid,
-    same_words,
 )
 from kpg.tpch.data import QUERIES, create_statements, query_text
 from tests.datadriven import read_cases
@@ -62,7 +62,7 @@ SMALL_QUERIES = [
 
 def agrees(found: Type, said: Type) -> bool:
     """Whether a column is what was said of it; NULL's own type goes with all."""
-    return Kind.NULL in (found.kind, said.kind) or same_words(found, said)
+    return Kind.NULL in (found.kind, said.kind) or have_same_words(found, said)
 
 
 def check_plan(columns: Columns) -> None:
@@ -104,7 +104,7 @@ def check_mfp(mfp: Mfp, types: Types) -> None:
 
 def check_query(text: str, catalog: Catalog) -> None:
     bound = lower_query(parse_query(text), catalog)
-    query = compile_bound(bound).plan
+    query = compile_query(bound).plan
     columns = Columns(query.nodes)
     check_plan(columns)
     found, said = columns.types[query.output], rel_types(bound.rel)
@@ -181,7 +181,7 @@ def test_data_of_small_queries() -> None:
     with filled(TABLES, random_data(7)) as db:
         catalog = db._engine.catalog
         for place, text in enumerate(SMALL_QUERIES):
-            query = compile_bound(lower_query(parse_query(text), catalog)).plan
+            query = compile_query(lower_query(parse_query(text), catalog)).plan
             db._engine.executor.install(f"v{place}", query)
             check_data(db, f"v{place}", query)
 
@@ -250,7 +250,7 @@ def test_rowids_have_their_table() -> None:
     ],
 )
 def test_what_can_stand_in_one_column(types: Types, common: Type | None) -> None:
-    assert common_words(types) == common
+    assert common_word_type(types) == common
 
 
 def test_a_sum_of_texts_and_numbers_is_refused() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from kpg.runtime import plan
 from kpg.runtime.errors import InternalError, ProgrammingError
-from kpg.runtime.plan import AnyNode, Columns, Kept, user
+from kpg.runtime.plan import AnyNode, Columns, StateKind, user
 from kpg.runtime.render.fingerprint import Identities, describe
 from kpg.runtime.types import BIGINT
 from tests.unit.plan.examples import BASE, EXAMPLES, INSIDE, ROW, body, kinds, variants
@@ -50,11 +50,11 @@ def test_there_is_an_example_of_every_kind() -> None:
 @pytest.mark.parametrize("node", ALL, ids=lambda node: type(node).__name__)
 def test_every_kind_has_facts(node: AnyNode) -> None:
     assert set(plan.streams(node)) <= set(plan.inputs(node))
-    assert isinstance(plan.kept(node), Kept) and isinstance(plan.holds_rows(node), bool)
+    assert isinstance(plan.state_kind(node), StateKind) and isinstance(plan.holds_rows(node), bool)
     assert describe(node, BASE, None)
-    there = plan.moved(node, lambda ref: ref + 100)
+    there = plan.renumber_inputs(node, lambda ref: ref + 100)
     assert plan.inputs(there) == tuple(ref + 100 for ref in plan.inputs(node))
-    assert plan.moved(there, lambda ref: ref - 100) == node
+    assert plan.renumber_inputs(there, lambda ref: ref - 100) == node
     assert plan.parameters(there) == plan.parameters(node)
 
 
@@ -104,11 +104,13 @@ def test_an_aggregate_is_shared_whatever_users_call_it() -> None:
 
 
 def test_what_keeps_what() -> None:
-    found = {kept: {type(node).__name__ for node in ALL if plan.kept(node) is kept} for kept in Kept}
-    assert found[Kept.TRACE] == {"Arrange"}
-    assert found[Kept.GROUPS] == {"Reduce", "Distinct", "Threshold", "Single"}
-    assert found[Kept.OUTPUT] == {"UserReduce"}
-    assert found[Kept.OWN] == {"Fold", "Custom", "Sink", "Input"}
+    found = {
+        kept: {type(node).__name__ for node in ALL if plan.state_kind(node) is kept} for kept in StateKind
+    }
+    assert found[StateKind.TRACE] == {"Arrange"}
+    assert found[StateKind.GROUPS] == {"Reduce", "Distinct", "Threshold", "Single"}
+    assert found[StateKind.OUTPUT] == {"UserReduce"}
+    assert found[StateKind.OWN] == {"Fold", "Custom", "Sink", "Input"}
 
 
 def test_columns_of_a_loop() -> None:

@@ -7,7 +7,7 @@ from kpg.runtime.errors import DataError, IntegrityError, InternalError
 from kpg.runtime.plan import Mfp, Plan, Source
 from kpg.runtime.scalar import Call, Column, Literal
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, ColumnDef, Schema
-from kpg.runtime.worker.access import MOST_COMPILED
+from kpg.runtime.worker.access import MAX_COMPILED
 from kpg.runtime.worker.worker import Worker
 
 SCHEMA = Schema((ColumnDef("a", BIGINT, nullable=False), ColumnDef("b", BIGINT)), (0,))
@@ -61,9 +61,9 @@ def test_expressions_are_evaluated(worker: Worker) -> None:
 
 def test_no_more_programs_are_kept_than_said(worker: Worker) -> None:
     rows = np.array([[1]])
-    for number in range(2 * MOST_COMPILED):
+    for number in range(2 * MAX_COMPILED):
         assert worker.evaluate(Mfp((), (Literal(number, INTEGER),)), rows)[0].tolist() == [[number]]
-        assert len(worker._compiled) <= MOST_COMPILED
+        assert len(worker._compiled_mfps) <= MAX_COMPILED
 
 
 def test_an_installation_is_uninstalled_once_and_not_its_namesake(worker: Worker) -> None:
@@ -76,18 +76,18 @@ def test_an_installation_is_uninstalled_once_and_not_its_namesake(worker: Worker
     assert second.rows()[0].tolist() == [[0, 1, 2]] and not second.is_final()
     assert second.ranks() is None and second.first_rounds() is None
     with pytest.raises(InternalError, match="the output of v is not arranged"):
-        second.matching((1,))
+        second.rows_with_prefix((1,))
 
 
 def test_an_input_that_is_gone(worker: Worker) -> None:
     handle = worker.create_input("i", 1)
-    assert (handle.time, handle.asked, handle.open) == (2, 2, True)
+    assert (handle.time, handle.user_time, handle.is_open) == (2, 2, True)
     handle.advance_to(5)
-    assert (handle.time, handle.asked) == (5, 5)
+    assert (handle.time, handle.user_time) == (5, 5)
     handle.stage((7, 5, 1))
     handle.close()
-    assert not handle.open and not worker.inputs_ended()
-    worker.forget_input(handle.identity)
+    assert not handle.is_open and not worker.poll_ended_inputs()
+    worker.drop_input(handle.identity)
     assert handle.clear() == 0
     with pytest.raises(InternalError, match="input nowhere is gone"):
-        worker.forget_input("nowhere")
+        worker.drop_input("nowhere")

@@ -8,7 +8,7 @@ import pytest
 
 import kpg
 from kpg.runtime.errors import CanceledError
-from kpg.runtime.interrupts import EVERY, DeepCalls, checked, checkpoint
+from kpg.runtime.interrupts import EVERY, DeepCalls, checkpoint, install_check
 from tests.waiting import PATIENCE
 
 LONGEST = 20_000
@@ -21,7 +21,7 @@ def end() -> None:
 
 def test_one_of_some_calls_asks() -> None:
     asked: list[int] = []
-    with checked(lambda: asked.append(1)):
+    with install_check(lambda: asked.append(1)):
         for _ in range(10 * (EVERY + 1)):
             checkpoint()
     assert len(asked) == 10
@@ -31,8 +31,8 @@ def test_one_of_some_calls_asks() -> None:
 
 
 def test_blocks_nest_and_other_threads_are_not_asked() -> None:
-    with checked(end):
-        with checked(lambda: None):
+    with install_check(end):
+        with install_check(lambda: None):
             for _ in range(2 * EVERY):
                 checkpoint()
 

@@ -53,13 +53,13 @@ def test_room_for_strings_that_did_not_come_is_given_up() -> None:
     dictionary = Dictionary()
     dictionary.intern_arrow(pa.array(["a", "b", "c"] * 50_000))
     assert dictionary.bytes == 3 + 8 * 3 + 8 * (1 << 19)
-    dictionary.fit()
+    dictionary.shrink()
     assert dictionary.bytes == 3 + 8 * 3 + 8 * (1 << 10)
     assert dictionary.intern(["c", "d", "a", "b"]).tolist() == [2, 3, 0, 1]
     several = [f"text {n}" for n in range(3000)]
     dictionary.intern_arrow(pa.array(several))
     before = dictionary.bytes
-    dictionary.fit()
+    dictionary.shrink()
     assert dictionary.bytes == before
     assert dictionary.intern(several).tolist() == list(range(4, 3004))
 
@@ -127,9 +127,9 @@ def test_strings_of_a_reply_are_forgotten_with_it() -> None:
     before = dictionary.bytes
     for number in range(50):
         dictionary.begin_reply()
-        words = dictionary.intern_passing(["b", f"made {number}", None])
+        words = dictionary.intern_for_reply(["b", f"made {number}", None])
         assert dictionary.decode(words) == ["b", f"made {number}", None]
-        dictionary.end_reply(kept=False)
+        dictionary.end_reply(keep=False)
     assert dictionary.bytes == before and len(dictionary) == 2
     assert dictionary.intern(["made 7", "a", "b"]).tolist() == [2, 0, 1]
 
@@ -142,7 +142,7 @@ def test_strings_of_a_reply_are_forgotten_with_it() -> None:
         lambda dictionary: dictionary.intern(["another"]),
         lambda dictionary: dictionary.lookup("made"),
         len,
-        lambda dictionary: dictionary.keep(1),
+        lambda dictionary: dictionary.make_permanent(1),
     ],
     ids=["code", "intern", "new", "lookup", "len", "keep"],
 )
@@ -150,25 +150,25 @@ def test_strings_of_a_reply_stay_if_somebody_is_given_one(keep: Callable[[Dictio
     dictionary = Dictionary()
     dictionary.code("a")
     dictionary.begin_reply()
-    dictionary.intern_passing(["made"])
+    dictionary.intern_for_reply(["made"])
     keep(dictionary)
-    dictionary.end_reply(kept=False)
+    dictionary.end_reply(keep=False)
     assert dictionary.lookup("made") == 1 and dictionary.get(1) == "made"
     dictionary.begin_reply()
-    assert dictionary.intern_passing(["long"]).tolist() == [len(dictionary) - 1]
-    dictionary.end_reply(kept=True)
+    assert dictionary.intern_for_reply(["long"]).tolist() == [len(dictionary) - 1]
+    dictionary.end_reply(keep=True)
     assert dictionary.lookup("long") is not None
 
 
 def test_words_pass_only_while_a_reply_is_made() -> None:
     dictionary = Dictionary()
-    with dictionary.passing():
-        assert not dictionary.passes
+    with dictionary.reply_scope():
+        assert not dictionary.is_for_reply
     dictionary.begin_reply()
-    with dictionary.passing():
-        assert dictionary.passes
-    assert not dictionary.passes
-    dictionary.end_reply(kept=False)
+    with dictionary.reply_scope():
+        assert dictionary.is_for_reply
+    assert not dictionary.is_for_reply
+    dictionary.end_reply(keep=False)
 
 
 def test_random_replies_agree_with_a_dict() -> None:
@@ -181,12 +181,12 @@ def test_random_replies_agree_with_a_dict() -> None:
         for _ in range(int(random.integers(1, 4))):
             strings = [f"{n:x}" * (n % 5) for n in random.integers(0, 4000, 20).tolist()]
             passing = bool(random.random() < 0.9)
-            intern = dictionary.intern_passing if passing else dictionary.intern
+            intern = dictionary.intern_for_reply if passing else dictionary.intern
             codes = [known.setdefault(string, len(known)) for string in strings]
             assert intern(strings).tolist() == codes
             kept = kept or (not passing and max(codes) >= len(expected))
-        grown = dictionary._slots is not dictionary._found_by
-        dictionary.end_reply(kept=False)
+        grown = dictionary._slots is not dictionary._reply_slots
+        dictionary.end_reply(keep=False)
         expected = known if kept or grown else expected
         assert dictionary._count == len(expected)
     assert dictionary.decode(np.arange(len(expected))) == list(expected)

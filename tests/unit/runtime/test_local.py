@@ -8,14 +8,14 @@ from kpg.runtime.executor_factory import MERGE_EFFORTS, local_executor
 from kpg.runtime.handles import InputHandle, Installation, RankLookup
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.operators.input import Input
-from kpg.runtime.worker.dataflows import Installed
+from kpg.runtime.worker.dataflows import LocalInstallation
 from kpg.runtime.worker.derivation_rounds import StateRanks
 
 
 @pytest.mark.parametrize("effort", MERGE_EFFORTS)
 def test_every_effort(effort: str) -> None:
     executor = local_executor(effort, DeferredInterrupt())
-    assert (executor.epoch, executor.stepping, executor.has_pending) == (0, False, False)
+    assert (executor.epoch, executor.is_stepping, executor.has_pending) == (0, False, False)
     executor.close()
 
 
@@ -25,7 +25,7 @@ def test_an_effort_that_there_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("protocol", "kind"), [(Installation, Installed), (RankLookup, StateRanks), (InputHandle, Input)]
+    ("protocol", "kind"), [(Installation, LocalInstallation), (RankLookup, StateRanks), (InputHandle, Input)]
 )
 def test_handles_say_what_their_protocols_do(protocol: type, kind: type) -> None:
     """mypy checks their types where they are returned; this, that nothing is forgotten where they are not."""

@@ -96,13 +96,13 @@ def test_a_block_keeps_others_out_until_its_end() -> None:
     other.start()
     assert one._monitor.enter() is False
     assert one.twice == 2
-    assert one._monitor.run_at_once(lambda: 7, 0) == 7
-    together(lambda: seen.append(one._monitor.run_at_once(one.add, -1)))
+    assert one._monitor.try_run(lambda: 7, 0) == 7
+    together(lambda: seen.append(one._monitor.try_run(one.add, -1)))
     assert seen == [-1]
     one._monitor.leave()
     other.join(PATIENCE)
     assert seen == [-1, 3]
-    assert one._monitor.run_at_once(one.add, -1) == 4
+    assert one._monitor.try_run(one.add, -1) == 4
 
 
 def test_threads_enter_in_the_order_in_which_they_came() -> None:

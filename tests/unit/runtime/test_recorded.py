@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kpg.runtime.errors import IntegrityError
-from kpg.runtime.executor import MANY, Changed, Words
+from kpg.runtime.executor import MANY, TableChanges, Words
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
 from kpg.runtime.worker.worker import Worker
 
@@ -28,15 +28,15 @@ class Recorder:
 
     def load(self) -> None: ...
 
-    def expect(self, changed: Sequence[Changed]) -> None: ...
+    def expect(self, changed: Sequence[TableChanges]) -> None: ...
 
     def cancel(self) -> None: ...
 
-    def record(self, epoch: int, changed: Sequence[Changed]) -> None:
+    def record(self, epoch: int, changed: Sequence[TableChanges]) -> None:
         for one in changed:
             for rowids, diff in one.changes:
                 if diff > 0:
-                    self.told += self.worker.foreseen(one.table, rowids)
+                    self.told += self.worker.prepared_rows(one.table, rowids)
 
 
 def made() -> tuple[Worker, Recorder]:
@@ -59,7 +59,7 @@ def test_what_is_said_comes_back_when_rows_are_recorded_and_then_no_more() -> No
     at = MANY - 1
     assert recorder.shown == [100_000, 200_000]
     assert recorder.told == [(at, at + MANY, 100_000), (at + MANY, at + 2 * MANY, 200_000)]
-    assert worker.foreseen("t", worker.rowids("t")) == []
+    assert worker.prepared_rows("t", worker.rowids("t")) == []
 
 
 def test_rows_that_are_not_appended_leave_nothing() -> None:

@@ -8,22 +8,26 @@ from contextlib import ExitStack, contextmanager
 import numpy as np
 import pytest
 
-from kpg.runtime.sockets import Number, Pattern, Sockets
+from kpg.runtime.sockets import IntegerField, Pattern, Sockets
 from kpg.runtime.types import NULL
 from tests.waiting import until
 
 HEAD = b"\0name\0\0\0\0\x02"
 TAIL = b"\0\0" + b"E\0\0\0\x09\0\0\0\0\0" + b"S\0\0\0\x04"
-PLAIN = Pattern.of(HEAD, TAIL, 2, [5, 6, 7], [Number(2, 0, -(2**31), 2**31 - 1), 0])
-BINARY = Pattern.of(
-    HEAD, TAIL, 2, [5, 6, 7], [Number(2, 4, -(2**31), 2**31 - 1), Number(0, 8, NULL + 2, 2**63 - 1)]
+PLAIN = Pattern.build(HEAD, TAIL, 2, [5, 6, 7], [IntegerField(2, 0, -(2**31), 2**31 - 1), 0])
+BINARY = Pattern.build(
+    HEAD,
+    TAIL,
+    2,
+    [5, 6, 7],
+    [IntegerField(2, 4, -(2**31), 2**31 - 1), IntegerField(0, 8, NULL + 2, 2**63 - 1)],
 )
 
 
 @pytest.fixture(scope="module")
 def sockets() -> Sockets:
     made = Sockets()
-    until(made.ready)
+    until(made.is_ready)
     return made
 
 
@@ -53,7 +57,7 @@ def read(sockets: Sockets, pattern: Pattern, sent: list[bytes]) -> tuple[list[li
             one.sendall(data)
         sockets.receive([other.fileno() for _, other in found])
         assert sockets.data == b"".join(sent)
-        rows = sockets.read(pattern)
+        rows = sockets.decode(pattern)
         return rows.words.T.tolist(), rows.counts.tolist()
 
 

@@ -31,12 +31,12 @@ def test_vacuum(monkeypatch: pytest.MonkeyPatch) -> None:
     db = filled(monkeypatch)
     tables = worker_of(db).tables
     before = sorted(db.query("select * from v").fetchall())
-    assert [(tables[name].dead, tables[name].reclaimed) for name in "tu"] == [(250, 0)] * 2
+    assert [(tables[name].dead_rows, tables[name].reclaimed_rows) for name in "tu"] == [(250, 0)] * 2
     full = tables["t"].count >> tables["t"].groups.bits << tables["t"].groups.bits
     db.sql("vacuum t")
-    assert (tables["t"].reclaimed, tables["u"].reclaimed) == (full // 4, 0)
+    assert (tables["t"].reclaimed_rows, tables["u"].reclaimed_rows) == (full // 4, 0)
     db.sql("vacuum")
-    assert tables["u"].reclaimed == full // 4
+    assert tables["u"].reclaimed_rows == full // 4
     assert sorted(db.query("select * from v").fetchall()) == before
     assert db.query("select count(*), sum(id) from t").fetchall() == [(750, 375000)]
     db.sql("insert into t values (4, 1), (2000, 3); delete from t where id < 100")
@@ -100,10 +100,10 @@ def test_roles_tidy_up_what_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = worker_of(db).tables
     db.sql("create role ann; alter table u owner to ann; set role ann")
     db.sql("vacuum t")
-    assert tables["t"].reclaimed == 0
+    assert tables["t"].reclaimed_rows == 0
     assert ("WARNING", 'permission denied to vacuum "t", skipping it') in db.notices
     db.sql("vacuum")
-    assert tables["t"].reclaimed == 0 and tables["u"].reclaimed > 200
+    assert tables["t"].reclaimed_rows == 0 and tables["u"].reclaimed_rows > 200
 
 
 def test_the_log_of_a_folder_is_folded(tmp_path: object) -> None:
@@ -111,10 +111,10 @@ def test_the_log_of_a_folder_is_folded(tmp_path: object) -> None:
     db.sql("create table t (id int primary key)")
     for number in range(20):
         db.sql(f"insert into t values ({number})")
-    keeper = db._engine.keeper
+    keeper = db._engine.write_ahead_log
     epoch = db._engine.executor.epoch
     db.sql("vacuum t")
-    assert keeper.checkpoints._packer.checkpoint is None
+    assert keeper.checkpoints._store.checkpoint is None
     db.sql("vacuum")
-    assert keeper.checkpoints._packer.checkpoint.epoch == epoch
+    assert keeper.checkpoints._store.checkpoint.epoch == epoch
     db.close()

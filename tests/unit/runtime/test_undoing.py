@@ -36,11 +36,11 @@ def test_savepoints_cost_nothing_for_tables_that_stay_as_they_are(monkeypatch: o
     worker.insert("t7", row(2))
     worker.insert("t8", row(3))
     worker.delete("t0", np.array([0]))
-    assert sorted(worker.changing()) == ["t0", "t7", "t8"]
-    assert sorted(name for name, *_ in worker.changed_since(point)) == ["t0", "t7", "t8"]
+    assert sorted(worker.tables_with_changes()) == ["t0", "t7", "t8"]
+    assert sorted(name for name, *_ in worker.changes_since(point)) == ["t0", "t7", "t8"]
     worker.rollback_to(point)
     assert [keys(worker, name) for name in ("t0", "t7", "t8")] == [[1], [1], []]
-    assert [name for name, *_ in worker.changed_since(None)] == ["t7"]
+    assert [name for name, *_ in worker.changes_since(None)] == ["t7"]
     worker.rollback()
     assert [keys(worker, name) for name in ("t0", "t7")] == [[1], []] and not worker.has_pending
 

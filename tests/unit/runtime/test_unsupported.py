@@ -3,7 +3,7 @@
 import pytest
 
 import kpg
-from kpg.postgres.sqlstate import state_of
+from kpg.postgres.sqlstate import sqlstate_of
 from kpg.runtime import unsupported_features
 from kpg.runtime.errors import DatalogError
 
@@ -47,7 +47,7 @@ def refusal(database: kpg.Database, statement: str) -> kpg.Error:
 
 def assert_refused(database: kpg.Database, statement: str, message: str, hint: str) -> None:
     error = refusal(database, statement)
-    assert (error.message, error.hint, state_of(error)) == (message, hint, "0A000")
+    assert (error.message, error.hint, sqlstate_of(error)) == (message, hint, "0A000")
     assert error.span is not None
 
 
@@ -126,7 +126,7 @@ def test_operator_is_refused(name: str) -> None:
 def test_syntax_is_refused(name: str) -> None:
     error = refusal(kpg.connect(), SYNTAX[name])
     assert name in error.message
-    assert (error.hint, state_of(error)) == (unsupported_features.SYNTAX[name], "0A000")
+    assert (error.hint, sqlstate_of(error)) == (unsupported_features.SYNTAX[name], "0A000")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_every_statement_about_rules_is_refused(statement: str) -> None:
     database.sql("CREATE TABLE t (a int)")
     error = refusal(database, statement)
     assert error.message.endswith("RULE is not supported")
-    assert (error.hint, state_of(error)) == (unsupported_features.SYNTAX["RULE"], "0A000")
+    assert (error.hint, sqlstate_of(error)) == (unsupported_features.SYNTAX["RULE"], "0A000")
 
 
 def test_actions_of_alter_table_are_refused() -> None:

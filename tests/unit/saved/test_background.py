@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kpg.runtime.checkpoint.checkpointer import Background, Keeper
-from kpg.runtime.checkpoint.worker_state import capture, leaves
+from kpg.runtime.checkpoint.checkpointer import BackgroundCheckpointer, CheckpointStore
+from kpg.runtime.checkpoint.worker_state import capture, capture_leaves
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.storage.files import Disk, Files
 from kpg.runtime.storage.packs import Manifest, read_manifest
@@ -32,9 +32,9 @@ class Case:
         self.worker = worker_with({"a": SCHEMA, "b": SCHEMA})
         for name, plan in PLANS.items():
             self.worker.install(name, plan)
-        self.keeper = Keeper(files, 5)
+        self.keeper = CheckpointStore(files, 5)
         self.done: list[Manifest] = []
-        self.background = Background(self.keeper, files, self.done.append)
+        self.background = BackgroundCheckpointer(self.keeper, files, self.done.append)
         self.go_on()
 
     def go_on(self) -> None:
@@ -43,7 +43,7 @@ class Case:
             self.worker.step()
 
     def begin(self, *, aside: bool = True) -> None:
-        self.background.begin(leaves(self.worker), self.worker.epoch, 1, aside=aside)
+        self.background.begin(capture_leaves(self.worker), self.worker.epoch, 1, in_background=aside)
 
     def again(self) -> Worker:
         return opened(self.files, TABLES, PLANS)[0]
@@ -54,10 +54,10 @@ def test_what_comes_while_it_is_written_is_not_in_it(tmp_path: Path) -> None:
     for _ in range(3):
         epoch, expected = case.worker.epoch, {name: rows(case.worker, name) for name in PLANS}
         case.begin()
-        assert case.background.busy
+        assert case.background.is_busy
         case.go_on()
         case.background.poll(wait=True)
-        assert not case.background.busy
+        assert not case.background.is_busy
         assert case.done[-1].checkpoint is not None and case.done[-1].checkpoint.epoch == epoch
         other = case.again()
         assert other.epoch == epoch
@@ -80,7 +80,7 @@ def test_a_child_that_fails_leaves_all_as_it_was(tmp_path: Path, monkeypatch: py
         case.begin()
         case.background.poll(wait=True)
     assert case.background.failure == "[Errno 28] No space left on device"
-    assert str(case.background.error()).startswith("no checkpoint could be made: [Errno 28]")
+    assert str(case.background.make_error()).startswith("no checkpoint could be made: [Errno 28]")
     assert sorted(one.name for one in tmp_path.iterdir()) == before
     assert len(case.done) == 1 and read_manifest(case.files) == case.done[0]
     case.begin()
@@ -94,7 +94,7 @@ def test_a_child_that_fails_leaves_all_as_it_was(tmp_path: Path, monkeypatch: py
 def test_a_child_that_is_killed_has_written_nothing_that_counts(tmp_path: Path) -> None:
     case = Case(Disk(tmp_path))
     case.begin()
-    writing = case.background._writing
+    writing = case.background._process
     assert writing is not None
     os.kill(writing._pid, signal.SIGKILL)
     case.background.poll(wait=True)
@@ -110,18 +110,18 @@ def test_a_child_that_is_killed_has_written_nothing_that_counts(tmp_path: Path) 
 def test_somebody_else_waited_for_the_child(tmp_path: Path) -> None:
     case = Case(Disk(tmp_path))
     case.begin()
-    writing = case.background._writing
+    writing = case.background._process
     assert writing is not None
     os.waitpid(writing._pid, 0)
     case.background.poll(wait=True)
     assert case.done and case.background.failure == ""
     case.begin()
-    writing = case.background._writing
+    writing = case.background._process
     assert writing is not None
     os.kill(writing._pid, signal.SIGKILL)
     os.waitpid(writing._pid, 0)
     case.background.poll(wait=True)
-    assert not case.background.busy
+    assert not case.background.is_busy
     assert {name: rows(case.again(), name) for name in PLANS} == {
         name: rows(case.worker, name) for name in PLANS
     }
@@ -130,7 +130,7 @@ def test_somebody_else_waited_for_the_child(tmp_path: Path) -> None:
 def test_where_no_process_can_be_copied_this_one_writes() -> None:
     case = Case(Sim())
     case.begin()
-    assert not case.background.busy
+    assert not case.background.is_busy
     assert len(case.done) == 1
 
 
@@ -164,11 +164,11 @@ def test_a_child_that_was_stopped_writes_for_nobody(tmp_path: Path) -> None:
     case.begin(aside=False)
     manifest = read_manifest(case.files)
     assert manifest is not None and manifest.checkpoint is not None
-    stopped, other = Keeper(case.files, 5), Keeper(case.files, 5)
+    stopped, other = CheckpointStore(case.files, 5), CheckpointStore(case.files, 5)
     for keeper in (stopped, other):
         keeper.open(manifest.checkpoint)
     early = stopped.prepare(capture(case.worker), case.worker.epoch, 1)
-    other.tidy()
+    other.remove_unreferenced()
     case.go_on()
     job = other.prepare(capture(case.worker), case.worker.epoch, 1)
     other.write(job)
@@ -180,18 +180,18 @@ def test_a_child_that_was_stopped_writes_for_nobody(tmp_path: Path) -> None:
     assert {name: rows(case.again(), name) for name in PLANS} == {
         name: rows(case.worker, name) for name in PLANS
     }
-    other.tidy()
+    other.remove_unreferenced()
     assert sorted(os.listdir(tmp_path)) == ["manifest", *(f"pack-{one.number:08}" for one in found.packs)]
 
 
 def test_the_end_of_a_checkpoint_that_nobody_waits_for(tmp_path: Path) -> None:
     case = Case(Disk(tmp_path))
     case.begin()
-    assert case.background._writing is not None
-    child = case.background._writing._pid
+    assert case.background._process is not None
+    child = case.background._process._pid
     before = sorted(one.name for one in tmp_path.iterdir() if one.name.startswith("manifest"))
-    case.background.end()
-    assert not case.background.busy
+    case.background.stop()
+    assert not case.background.is_busy
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
     assert before == [] and case.done == []
@@ -245,11 +245,11 @@ def test_what_another_checkpoint_has_written_is_not_taken_for_this_one(
 ) -> None:
     """A child that was killed has left no manifest; one that could not be removed is an earlier one's."""
     case = Case(Disk(tmp_path))
-    case.keeper.write(case.keeper.prepare(leaves(case.worker), case.worker.epoch, 1))
+    case.keeper.write(case.keeper.prepare(capture_leaves(case.worker), case.worker.epoch, 1))
     case.go_on()
-    monkeypatch.setattr(Keeper, "write", lambda *_: signal.pause())
+    monkeypatch.setattr(CheckpointStore, "write", lambda *_: signal.pause())
     case.begin()
-    writing = case.background._writing
+    writing = case.background._process
     assert writing is not None
     os.kill(writing._pid, signal.SIGKILL)
     os.waitpid(writing._pid, 0)  # somebody else waits for it

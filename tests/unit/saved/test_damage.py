@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from kpg.runtime.checkpoint.captured_state import leaves_of
-from kpg.runtime.checkpoint.checkpointer import Keeper
-from kpg.runtime.checkpoint.pack_store import Stored, stored_at
+from kpg.runtime.checkpoint.checkpointer import CheckpointStore
+from kpg.runtime.checkpoint.pack_store import Stored, values_by_path
 from kpg.runtime.checkpoint.worker_state import capture
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.storage.codec import DamagedError
-from kpg.runtime.storage.packs import BLOCK, NAME, Pack, blocks_of, pack_name, read_manifest
+from kpg.runtime.storage.packs import BLOCK, MANIFEST_NAME, Pack, blocks_of, pack_name, read_manifest
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
 from kpg.runtime.worker.worker import Worker
 from tests.model.disk import Sim
@@ -40,7 +40,7 @@ def look_at_everything(sim: Sim, numbers: dict[str, tuple[int, Schema]]) -> None
         worker.insert(name, table.read(table.live()[:1]))
     worker.dictionary.code("x")
     worker.step()
-    for one in stored_at(capture(worker)).values():
+    for one in values_by_path(capture(worker)).values():
         if isinstance(one, Stored):  # what nobody has asked for yet
             keeper.read(one)
 
@@ -52,25 +52,27 @@ def blocks_in_use(sim: Sim) -> set[tuple[str, int]]:
     found, newest = manifest.checkpoint, manifest.checkpoint.packs[-1].number
     blocks = range(found.block, found.block + blocks_of(found.size))
     used = {(pack_name(newest), block) for block in blocks}
-    keeper = Keeper(sim, 7)
+    keeper = CheckpointStore(sim, 7)
     root = keeper.open(found)
     for leaf in leaves_of(root).values():
-        pack, first, end = leaf.places
+        pack, first, end = leaf.block_range
         used |= {(pack_name(pack), block) for block in range(first, end)}
-    for one in stored_at(unfolded(keeper, root)).values():
+    for one in values_by_path(unfolded(keeper, root)).values():
         if isinstance(one, Stored):
             used |= {
-                (pack_name(pack), block) for pack, first, end in one.places for block in range(first, end)
+                (pack_name(pack), block)
+                for pack, first, end in one.block_ranges
+                for block in range(first, end)
             }
     return used
 
 
 def made(monkeypatch: pytest.MonkeyPatch) -> tuple[Sim, dict[str, tuple[int, Schema]]]:
     """A folder with packs of several checkpoints, and a bag index and strings in them."""
-    monkeypatch.setattr("kpg.runtime.checkpoint.pack_store.INLINE", 64)
+    monkeypatch.setattr("kpg.runtime.checkpoint.pack_store.MAX_INLINE_BYTES", 64)
     monkeypatch.setattr("kpg.runtime.tables.row_groups.GROUP_BYTES", 1 << 12)
     sim, rng = Sim(), random.Random(1)
-    worker, keeper = worker_with(TABLES), Keeper(sim, 7)
+    worker, keeper = worker_with(TABLES), CheckpointStore(sim, 7)
     for name, plan in PLANS.items():
         worker.install(name, plan)
     worker.dictionary.intern([f"string {number}" for number in range(300)])
@@ -95,17 +97,17 @@ def test_every_block_of_every_file(monkeypatch: pytest.MonkeyPatch) -> None:
     packs = [name for name in sim.names if name.startswith("pack-")]
     assert len(packs) > 1
     used = blocks_in_use(sim)
-    for name in [*packs, NAME]:
+    for name in [*packs, MANIFEST_NAME]:
         now = sim.names[name].now
-        places = range(37, len(now), 61 if name == NAME else 2 * BLOCK)
+        places = range(37, len(now), 61 if name == MANIFEST_NAME else 2 * BLOCK)
         for place in [*places, len(now) - 1]:
             now[place] ^= 1 << (place % 8)
             try:
                 look_at_everything(sim, numbers)
-                assert name != NAME and (name, place // BLOCK) not in used, (name, place)
+                assert name != MANIFEST_NAME and (name, place // BLOCK) not in used, (name, place)
             except OperationalError as error:
                 assert name in str(error), (name, place)
-            if name != NAME:
+            if name != MANIFEST_NAME:
                 with pytest.raises(DamagedError, match=name):
                     pack = Pack(sim, int(name[5:]), 7)
                     pack.verify(0, pack.blocks)
@@ -142,7 +144,7 @@ def test_a_missing_pack_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_table_with_a_key_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    worker, keeper = Worker(), Keeper(sim := Sim(), 7)
+    worker, keeper = Worker(), CheckpointStore(sim := Sim(), 7)
     worker.create_table("t", KEYED)
     for start in (0, 500):
         keys = np.arange(start, start + 500, dtype=np.int64)

@@ -9,8 +9,8 @@ import pytest
 
 import kpg
 from kpg.runtime.checkpoint.captured_state import leaves_of
-from kpg.runtime.checkpoint.checkpointer import Keeper
-from kpg.runtime.checkpoint.worker_state import WORKER_TABLES
+from kpg.runtime.checkpoint.checkpointer import CheckpointStore
+from kpg.runtime.checkpoint.worker_state import TABLES_PER_LEAF
 from kpg.runtime.storage.packs import read_manifest
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
 from kpg.runtime.worker.worker import Worker
@@ -23,8 +23,8 @@ SCHEMA = Schema((ColumnDef("k", BIGINT), ColumnDef("v", BIGINT)), (0,))
 
 def described(db: kpg.Database) -> int:
     """Leaves that one CHECKPOINT describes."""
-    keeper: Any = db._engine.keeper
-    packer = keeper.checkpoints._packer
+    keeper: Any = db._engine.write_ahead_log
+    packer = keeper.checkpoints._store
     before = packer.described
     db.sql("checkpoint")
     found: int = packer.described - before
@@ -40,7 +40,7 @@ def test_work_is_in_proportion_to_what_changed() -> None:
     for number in range(20):
         db.sql(f"create materialized view v{number} as select v, count(*) c from t{number} group by v")
     whole = described(db)
-    assert whole > 200 // WORKER_TABLES + 220 // 32
+    assert whole > 200 // TABLES_PER_LEAF + 220 // 32
     db.sql("insert into t100 values (1, 1)")
     assert described(db) == 1
     assert described(db) == 0  # nothing is new
@@ -94,10 +94,10 @@ def test_a_view_that_is_made_again_is_not_taken_for_the_one_before() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_checkpoints_of_many_tables_in_many_lives(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Packs come and go: what is in those that go is described again, whoever has not been asked for."""
-    monkeypatch.setattr("kpg.runtime.checkpoint.pack_store.INLINE", 16)
-    monkeypatch.setattr("kpg.runtime.checkpoint.checkpointer.MOST_PACKS", 3)
-    monkeypatch.setattr("kpg.runtime.checkpoint.worker_state.WORKER_TABLES", 4)
-    monkeypatch.setattr("kpg.persistence.checkpoints.ROOM", 3)
+    monkeypatch.setattr("kpg.runtime.checkpoint.pack_store.MAX_INLINE_BYTES", 16)
+    monkeypatch.setattr("kpg.runtime.checkpoint.checkpointer.MAX_PACKS", 3)
+    monkeypatch.setattr("kpg.runtime.checkpoint.worker_state.TABLES_PER_LEAF", 4)
+    monkeypatch.setattr("kpg.persistence.checkpoints.GROUP_SIZE", 3)
     rng = random.Random(seed)
     sim = Sim()
     db = opened(sim)
@@ -131,15 +131,15 @@ def test_checkpoints_of_many_tables_in_many_lives(seed: int, monkeypatch: pytest
 def test_leaves_of_a_checkpoint(tmp_path: Path) -> None:
     """They stay where they are, byte by byte, until what they refer to goes."""
     sim = Sim()
-    worker, keeper = Worker(), Keeper(sim, 7)
-    for number in range(3 * WORKER_TABLES):
+    worker, keeper = Worker(), CheckpointStore(sim, 7)
+    for number in range(3 * TABLES_PER_LEAF):
         worker.create_table(f"t{number}", SCHEMA)
     of_workers.checkpoint(worker, keeper)
 
     def leaves() -> Any:
         manifest = read_manifest(sim)
         assert manifest is not None and manifest.checkpoint is not None
-        return leaves_of(Keeper(sim, 7).open(manifest.checkpoint))
+        return leaves_of(CheckpointStore(sim, 7).open(manifest.checkpoint))
 
     before = leaves()
     assert sorted(before) == ["/tables/0", "/tables/1", "/tables/2", "/tables/3"]  # numbers begin with 1

@@ -19,15 +19,15 @@ from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.basic_reduce import Fold
 from kpg.runtime.operators.ego import Ego
 from kpg.runtime.operators.input import Input, Sink
-from kpg.runtime.operators.linear import Passing, Stateless
+from kpg.runtime.operators.linear import PassThrough, Stateless
 from kpg.runtime.operators.loop import ArrangedLeave, Loop
 from kpg.runtime.operators.reduce import Distinct, LoopDistinct, LoopReduce, Reduce, Single
 from kpg.runtime.operators.topk import GroupReader
 from kpg.runtime.operators.user import Custom
-from kpg.runtime.operators.user_reduce import Record, UserReduce
+from kpg.runtime.operators.user_reduce import OutputRecord, UserReduce
 from kpg.runtime.state.groups import GroupTable
 from kpg.runtime.state.history import HistoryTable
-from kpg.runtime.tables.row_groups import Group, RowGroups, TablePast, Vacuum
+from kpg.runtime.tables.row_groups import Group, RowGroups, TableHistory, Vacuum
 from kpg.runtime.tables.row_index import BagIndex, KeyIndex
 from kpg.runtime.tables.table import LookupIndex, Table, UniqueIndex
 from kpg.runtime.trace.batch import Batch
@@ -41,7 +41,7 @@ from kpg.runtime.worker.worker import Worker
 SAVED = (
     Arrange, ArrangedLeave, Reduce, Distinct, Single, LoopReduce, LoopDistinct, UserReduce, Fold, Loop,
 )  # fmt: skip
-COMPUTED_ANEW = (Custom, Ego, Input, Sink, dataflows.Capture, dataflows.Memory)
+COMPUTED_ANEW = (Custom, Ego, Input, Sink, dataflows.Capture, dataflows.ChangeHistory)
 """What no durable database takes: operators in Python; overlays; listeners; pasts of views."""
 
 OF_EVERY_OPERATOR = {"place", "consumers", "owners", "pending", "scheduled", "hydrated", "counters"}
@@ -82,7 +82,7 @@ def classes(base: type[Operator]) -> Iterator[type[Operator]]:
 def test_every_class_of_operators_is_known() -> None:
     for module in pkgutil.walk_packages(kpg.runtime.operators.__path__, "kpg.runtime.operators."):
         importlib.import_module(module.name)
-    bases = {"Grouped", "Hearer", "Historic", GroupReader.__name__, Stateless.__name__, Passing.__name__}
+    bases = {"Grouped", "Hearer", "Historic", GroupReader.__name__, Stateless.__name__, PassThrough.__name__}
     found = {one for one in classes(Operator) if one.__name__ not in bases | OF_WORKERS}
     assert found == {*SAVED, *STATELESS, *COMPUTED_ANEW}
     assert set(KEPT) == set(SAVED)
@@ -122,8 +122,8 @@ SLOTS = {
     Tail: "_depth _first _sides _width address description spare",
     Batch: "_address _description _directory _latest data diff lower since time upper",
     Group: "columns live chart links",
-    Record: "kept fresh",
-    TablePast: "_buried _counts _epochs _gone born count made since",
+    OutputRecord: "kept fresh",
+    TableHistory: "_buried _counts _epochs _gone born count made since",
 }
 
 

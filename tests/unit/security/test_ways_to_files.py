@@ -16,8 +16,8 @@ import pytest
 
 import kpg
 from kpg.api.database import Database
-from kpg.compiler.datalog.types.declarations import KINDS
-from kpg.compiler.rules.core import Direction
+from kpg.compiler.datalog.types.declarations import IO_KINDS
+from kpg.compiler.rules.core import TransferKind
 from kpg.compiler.sql.rewrite.external_tables import READERS
 from kpg.runtime.errors import DatalogError, PrivilegeError
 from kpg.runtime.functions import functions
@@ -88,13 +88,13 @@ DATALOG: Final = (
     *('.comp C {\n.include "{}"\n}', '#ifdef X\n#else\n#include "{}"\n#endif', '.once\n.include "{}"'),
     '.decl q(x: symbol)\n.input q(filename="{}")',
     '.decl q(x: symbol)\n.input q(IO=sqlite, dbname="{}")',
-    *(f'.decl q(x: symbol)\n.input q(IO={kind}, filename="{{}}")' for kind in KINDS[Direction.INPUT]),
+    *(f'.decl q(x: symbol)\n.input q(IO={kind}, filename="{{}}")' for kind in IO_KINDS[TransferKind.INPUT]),
     '.decl q(x: symbol)\nq("a").\n.output q',
     *(
         f'.decl q(x: symbol)\nq("a").\n.output q(IO={kind}, filename="{{}}")'
-        for kind in KINDS[Direction.OUTPUT]
+        for kind in IO_KINDS[TransferKind.OUTPUT]
     ),
-    *(f'.decl q(x: symbol)\nq("a").\n.printsize q(IO={kind})' for kind in KINDS[Direction.PRINTSIZE]),
+    *(f'.decl q(x: symbol)\nq("a").\n.printsize q(IO={kind})' for kind in IO_KINDS[TransferKind.PRINTSIZE]),
     *(".decl q(x: symbol)\n.printsize q", '.pragma "library-dir" "{}"', '.pragma "libraries" "{}"'),
     *(".functor f(x: symbol): symbol", ".functor f(x: symbol): symbol stateful", '.include "{}/../{}"'),
 )
@@ -248,7 +248,7 @@ def as_sql(session: Session, text: str) -> Callable[[str], object]:
 
 
 def as_datalog(session: Session, text: str) -> Callable[[str], object]:
-    engine = session.hub.engine
+    engine = session.session_manager.engine
     return lambda path: session.run(lambda _: run_datalog(engine, text.replace("{}", path), {}))
 
 
@@ -314,7 +314,7 @@ def test_who_may_have_files_read_and_written(db: Database, folder: Path, tmp_pat
     (folder / "rules.dl").write_text('.decl q(x: symbol)\nq("a").\n')
     for user in ("clerk", "kpg"):
         session = db.session(user)
-        engine = session.hub.engine
+        engine = session.session_manager.engine
         text = f'.include "{folder}/rules.dl"\n?- q(x).'
         _, answers = session.run(lambda _, engine=engine, text=text: run_datalog(engine, text, {}))
         assert answers[0][1].fetchall() == [("a",)]

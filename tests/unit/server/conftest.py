@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import kpg
-from kpg.postgres.passwords import verifier_of
+from kpg.postgres.passwords import make_verifier
 from kpg.server.listener import Server
 from tests.oracle import postgres
 from tests.waiting import PATIENCE, until
@@ -31,7 +31,7 @@ class Running:
     def is_doing(self, number: int, text: str) -> bool:
         """Whether the session of a number is at work on a statement, which can be cancelled from now on."""
         client = self.server.clients.get(number)
-        return client is not None and client.busy and self.db.hub.sessions[number].asked == text
+        return client is not None and client.busy and self.db.hub.sessions[number].last_query == text
 
     def canceling(self, one: psycopg.Connection, text: str) -> threading.Thread:
         """A thread that cancels a statement once it is being done."""
@@ -52,7 +52,7 @@ def serving(password: str | None = None, tls: Any = None, history: Any = None) -
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    users = None if password is None else {"kpg": verifier_of(password)}
+    users = None if password is None else {"kpg": make_verifier(password)}
 
     def call(work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, loop).result(PATIENCE)

@@ -193,7 +193,7 @@ def test_errors_and_notices_name_their_source(running: Running) -> None:
     with psycopg.connect(running.dsn, autocommit=True) as one:
         sources: list[tuple[str | None, ...]] = []
 
-        def note(diagnosis: psycopg.errors.Diagnostic) -> None:
+        def note(diagnosis: psycopg.error_count.Diagnostic) -> None:
             sources.append((diagnosis.source_file, diagnosis.source_line, diagnosis.source_function))
 
         one.add_notice_handler(note)

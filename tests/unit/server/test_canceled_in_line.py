@@ -9,7 +9,7 @@ def test_a_cancel_before_the_statement_is_held_ends_it() -> None:
         hub = db.hub
         one, other = db.session(), db.session()
         one.sql("begin; create table made (id int)")
-        asked = hub.submit(other, lambda: other.answer(hub.engine, "select 1"))
+        asked = hub.submit(other, lambda: other.run_text(hub.engine, "select 1"))
         other.cancel()
         hub.serve()
         assert isinstance(asked.exception(timeout=0), CanceledError)

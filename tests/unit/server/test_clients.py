@@ -419,7 +419,7 @@ def test_subscribing(running: Running, connection: psycopg.Connection) -> None:
 def test_contents_may_be_larger_than_what_may_wait(
     running: Running, connection: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscribe, "MOST_WAITING", 1 << 16)
+    monkeypatch.setattr(subscribe, "MAX_PENDING_BYTES", 1 << 16)
     connection.execute("create table t (a int, b text)")
     connection.execute("create materialized view v as select a, b from t")
     connection.execute("insert into t select i, repeat('x', 100) from generate_series(1, 5000) t(i)")

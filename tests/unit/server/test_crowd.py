@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from pygwire import messages as wire
 
-from kpg.runtime.native.link import call
+from kpg.runtime.native.link import call_module
 from kpg.runtime.sockets import Sockets
-from kpg.server.batched_inserts import Crowd
+from kpg.server.batched_inserts import InsertBatch
 from tests.unit.server.conftest import Running, serving
 from tests.unit.server.test_lane import bound, connected, query, replies
 from tests.waiting import PATIENCE, until
@@ -28,21 +28,21 @@ VIEW = "create materialized view v as select n, count(*) as c, sum(id) as s from
 @pytest.fixture(scope="module", autouse=True)
 def compiled() -> None:
     """Waits for the loops, without which all requests go the usual way."""
-    assert call().RECEIVE
-    until(Sockets().ready)
+    assert call_module().RECEIVE
+    until(Sockets().is_ready)
 
 
 @pytest.fixture
 def crowds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many requests have been done together, each time."""
     done: list[int] = []
-    succeed = Crowd.succeed
+    succeed = InsertBatch.succeed
 
-    def counted(crowd: Crowd, result: Any) -> None:
-        done.append(int(crowd._times.sum()))
+    def counted(crowd: InsertBatch, result: Any) -> None:
+        done.append(int(crowd._request_counts.sum()))
         succeed(crowd, result)
 
-    monkeypatch.setattr(Crowd, "succeed", counted)
+    monkeypatch.setattr(InsertBatch, "succeed", counted)
     return done
 
 
@@ -70,7 +70,7 @@ def at_once(running: Running, clients: list[socket.socket], requests: list[bytes
 
 def arrived(running: Running, one: socket.socket) -> None:
     """Wait until what a client has sent, or its end, is where the server reads it."""
-    numbers = {peer_of(number): number for number in running.server.wires.numbers()}
+    numbers = {peer_of(number): number for number in running.server.socket_reader.file_descriptors()}
     assert select.select([numbers[one.getsockname()]], [], [], PATIENCE)[0]
 
 
@@ -89,7 +89,7 @@ def standing(running: Running) -> Iterator[None]:
         held.set()
         go.wait(PATIENCE)
 
-    asyncio.run_coroutine_threadsafe(stand(), running.server.turns._loop)  # type: ignore[arg-type]
+    asyncio.run_coroutine_threadsafe(stand(), running.server.engine_thread._loop)  # type: ignore[arg-type]
     assert held.wait(PATIENCE)
     try:
         yield

@@ -54,7 +54,7 @@ def test_a_cursor_ends_with_its_transaction(running: Running, writer: Any, reade
         reader.execute("FETCH c")
     reader.rollback()
     writer.execute("INSERT INTO t VALUES (8, 'z')")
-    assert not running.db._engine.views["v"].feed.is_heard()
+    assert not running.db._engine.views["v"].feed.has_listeners()
     with pytest.raises(psycopg.errors.NoActiveSqlTransaction):
         writer.execute("DECLARE c CURSOR FOR SUBSCRIBE v")
 
@@ -145,7 +145,7 @@ def test_a_subscription_ends_with_its_view_and_with_the_right_to_it(
 def test_so_does_a_cursor_over_one(
     writer: Any, follower: Any, monkeypatch: pytest.MonkeyPatch, end: str, state: str, message: str
 ) -> None:
-    monkeypatch.setattr(subscription_cursors, "LOOK", 0.05)
+    monkeypatch.setattr(subscription_cursors, "CHECK_INTERVAL", 0.05)
     follower.execute("declare c cursor for subscribe v")
     assert len(follower.execute("fetch all c").fetchall()) == 1
     writer.execute(end)
@@ -158,7 +158,7 @@ def test_so_does_a_cursor_over_one(
 def test_a_subscription_goes_on_while_definitions_are_not_committed(
     writer: Any, reader: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscription_cursors, "LOOK", 0.01)
+    monkeypatch.setattr(subscription_cursors, "CHECK_INTERVAL", 0.01)
     reader.execute("declare c cursor for subscribe v")
     reader.execute("fetch all c")
     writer.execute("begin; drop materialized view v")

@@ -60,7 +60,7 @@ def test_who_works_is_not_idle(running: Running, monkeypatch: pytest.MonkeyPatch
         other.execute("select pg_advisory_lock(1)")
         one.execute("set idle_session_timeout = 300; set idle_in_transaction_session_timeout = 300")
         asking = Asking(lambda: one.execute("select pg_advisory_lock(1)"))
-        until(lambda: len(running.db.hub.suspended))
+        until(lambda: len(running.db.hub.waiting_statements))
         clock.looked_at()
         clock.move_on(0.6)
         clock.looked_at()

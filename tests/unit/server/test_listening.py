@@ -112,7 +112,7 @@ def test_listening_is_a_part_of_the_transaction() -> None:
         assert said(one) == []
         one.sql("begin; notify c, 'own'; listen c; commit")
         assert said(one) == [("c", "own")]
-        assert one.mailbox.listening() == ["c"]
+        assert one.mailbox.list_channels() == ["c"]
         one.sql("unlisten *; notify c")
         assert said(one) == []
         other = db.session()

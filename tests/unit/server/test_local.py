@@ -12,14 +12,14 @@ import psycopg
 import pytest
 
 from kpg.runtime.errors import OperationalError
-from kpg.server.process import local_socket, path_in
+from kpg.server.process import local_socket, socket_path
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_a_socket_is_there_for_as_long(tmp_path: Path) -> None:
-    path = path_in(tmp_path, 77)
+    path = socket_path(tmp_path, 77)
     with local_socket(tmp_path, 77, trusted=True) as one:
         assert path == tmp_path / ".s.PGSQL.77"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -36,7 +36,7 @@ def test_a_socket_is_there_for_as_long(tmp_path: Path) -> None:
 
 def test_what_a_killed_server_has_left_is_in_nobodys_way(tmp_path: Path) -> None:
     left = socket.socket(socket.AF_UNIX)
-    left.bind(str(path_in(tmp_path, 5)))
+    left.bind(str(socket_path(tmp_path, 5)))
     left.close()
     with local_socket(tmp_path, 5, trusted=True) as one:
         one.listen()
@@ -51,7 +51,7 @@ def test_clients_come_by_a_socket(tmp_path: Path, password: str) -> None:
         assert process.stderr is not None
         line = next(line for line in process.stderr if "serves on" in line)
         port = line.split(":")[1].split(",")[0]
-        assert str(path_in(tmp_path, int(port))) in line
+        assert str(socket_path(tmp_path, int(port))) in line
         dsn = f"host={tmp_path} port={port} user=kpg dbname=kpg"
         if password:
             with pytest.raises(psycopg.OperationalError, match="password"):

@@ -13,9 +13,15 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from kpg.postgres.passwords import Denied, Downgraded, Exchange, end_point_of, verifier_of
+from kpg.postgres.passwords import (
+    AuthenticationError,
+    DowngradeError,
+    ScramExchange,
+    certificate_hash,
+    make_verifier,
+)
 from kpg.runtime.errors import InterfaceError
-from kpg.server.process import PASSWORD, Options, address_of, reload_tls, tls_of, users_of
+from kpg.server.process import PASSWORD, Options, load_tls, parse_address, reload_tls, server_users
 from tests.unit.server.conftest import Running, serving
 from tests.waiting import PATIENCE
 
@@ -40,7 +46,7 @@ def certified(folder: Path, *how: str) -> Options:
 
 def test_tls(tmp_path: Path) -> None:
     with (
-        serving("s3cret", tls_of(certified(tmp_path))) as running,
+        serving("s3cret", load_tls(certified(tmp_path))) as running,
         psycopg.connect(running.dsn, password="s3cret", sslmode="require") as one,
     ):
         assert one.pgconn.ssl_in_use
@@ -76,17 +82,17 @@ def test_the_hash_is_that_of_the_signature_of_the_certificate(tmp_path: Path, na
     assert options.certificate is not None
     pem = options.certificate.read_text()
     der = ssl.PEM_cert_to_DER_cert(pem)
-    assert end_point_of(pem.encode()) == (hashlib.new(hashed, der).digest() if hashed else b"")
+    assert certificate_hash(pem.encode()) == (hashlib.new(hashed, der).digest() if hashed else b"")
     key = options.key.read_bytes() if options.key is not None else b""
-    assert end_point_of(key + b"text\n" + pem.encode() + pem.encode()) == end_point_of(pem.encode())
-    assert end_point_of(key) == b""
+    assert certificate_hash(key + b"text\n" + pem.encode() + pem.encode()) == certificate_hash(pem.encode())
+    assert certificate_hash(key) == b""
 
 
 @pytest.mark.parametrize("name", ["rsa-sha256", "rsa-sha512", "ec-sha384"])
 def test_a_login_is_bound_to_the_channel(tmp_path: Path, name: str) -> None:
     """By libpq, which computes the hash by itself."""
     options = certified(tmp_path, *SIGNED[name][0])
-    with serving("s3cret", tls_of(options)) as running:
+    with serving("s3cret", load_tls(options)) as running:
         for binding in ("require", "prefer", "disable"):
             told = {"password": "s3cret", "sslmode": "require", "channel_binding": binding}
             with psycopg.connect(running.dsn, **told) as one:
@@ -99,7 +105,7 @@ def test_a_login_is_bound_to_the_channel(tmp_path: Path, name: str) -> None:
 
 def test_another_certificate_takes_another_binding(tmp_path: Path) -> None:
     options = certified(tmp_path, *RSA)
-    tls = tls_of(options)
+    tls = load_tls(options)
     with serving("s3cret", tls) as running:
         told = {"password": "s3cret", "sslmode": "require", "channel_binding": "require"}
         psycopg.connect(running.dsn, **told).close()
@@ -143,7 +149,7 @@ def first_of(client: socket.socket, mechanism: bytes, text: bytes) -> bytes:
 
 def test_a_downgrade_is_noticed(tmp_path: Path) -> None:
     """A client that could bind the channel, but was told by somebody in between that the server could not."""
-    with serving("s3cret", tls_of(certified(tmp_path))) as running:
+    with serving("s3cret", load_tls(certified(tmp_path))) as running:
         found, client = offered(running, tls=True)
         assert found == [b"SCRAM-SHA-256-PLUS", b"SCRAM-SHA-256"]
         with client:
@@ -166,7 +172,7 @@ def test_a_downgrade_is_noticed(tmp_path: Path) -> None:
             assert b"password authentication failed" in answer
 
 
-def proof_of(exchange: Exchange, header: str, bound: bytes) -> bytes:
+def proof_of(exchange: ScramExchange, header: str, bound: bytes) -> bytes:
     """The last message of a client that knows the password, and takes the channel for this one."""
     bare = "n=,r=abc"
     answer = exchange.challenge(f"{header}{bare}".encode()).decode()
@@ -182,56 +188,56 @@ def proof_of(exchange: Exchange, header: str, bound: bytes) -> bytes:
 
 def test_a_proof_for_another_channel_is_denied() -> None:
     """Somebody in between shows a certificate of his own, and passes the messages on."""
-    verifier, here, there = verifier_of("right"), b"h" * 32, b"t" * 32
+    verifier, here, there = make_verifier("right"), b"h" * 32, b"t" * 32
     header = "p=tls-server-end-point,,"
-    exchange = Exchange(verifier, here, plus=True)
+    exchange = ScramExchange(verifier, here, binds_channel=True)
     assert exchange.finish(proof_of(exchange, header, here)).startswith(b"v=")
     for bound in (there, b"", here + b"x"):
-        exchange = Exchange(verifier, here, plus=True)
+        exchange = ScramExchange(verifier, here, binds_channel=True)
         last = proof_of(exchange, header, bound)
-        with pytest.raises(Denied):
+        with pytest.raises(AuthenticationError):
             exchange.finish(last)
-    exchange = Exchange(verifier, here)
-    with pytest.raises(Downgraded):
+    exchange = ScramExchange(verifier, here)
+    with pytest.raises(DowngradeError):
         exchange.challenge(b"y,,n=,r=abc")
-    exchange = Exchange(verifier)
+    exchange = ScramExchange(verifier)
     last = proof_of(exchange, "y,,", b"")
     assert exchange.finish(last).startswith(b"v=")
-    exchange = Exchange(verifier)
+    exchange = ScramExchange(verifier)
     exchange.challenge(b"n,,n=,r=abc")
-    with pytest.raises(Denied):
+    with pytest.raises(AuthenticationError):
         exchange.finish(last)
 
 
 def test_a_proof_that_is_not_the_passwords_is_denied() -> None:
-    exchange = Exchange(verifier_of("right"))
+    exchange = ScramExchange(make_verifier("right"))
     answer = exchange.challenge(b"n,,n=,r=abc").decode()
     nonce = dict(part.split("=", 1) for part in answer.split(","))["r"]
-    with pytest.raises(Denied):
+    with pytest.raises(AuthenticationError):
         exchange.finish(f"c=biws,r={nonce},p={'A' * 43}=".encode())
-    with pytest.raises(Denied):
-        Exchange(verifier_of("right")).challenge(b"nonsense")
+    with pytest.raises(AuthenticationError):
+        ScramExchange(make_verifier("right")).challenge(b"nonsense")
 
 
 def test_nobody_listens_to_the_world_without_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(PASSWORD, raising=False)
-    assert users_of(Options(trust=True)) is None
+    assert server_users(Options(trust=True)) is None
     with pytest.raises(InterfaceError, match="lets in anybody"):
-        users_of(Options(host="0.0.0.0", trust=True))
+        server_users(Options(host="0.0.0.0", trust=True))
     with pytest.raises(InterfaceError, match="no password"):
-        users_of(Options())
+        server_users(Options())
     monkeypatch.setenv(PASSWORD, "x")
-    found = users_of(Options(user="ann"))
+    found = server_users(Options(user="ann"))
     assert found is not None
     assert list(found) == ["ann"]
 
 
 def test_addresses() -> None:
-    assert address_of("0.0.0.0:5433") == ("0.0.0.0", 5433)
-    assert address_of("[::1]:0") == ("::1", 0)
+    assert parse_address("0.0.0.0:5433") == ("0.0.0.0", 5433)
+    assert parse_address("[::1]:0") == ("::1", 0)
     for text in ("5433x", "host:port", "host:99999"):
         with pytest.raises(InterfaceError, match="no address"):
-            address_of(text)
+            parse_address(text)
 
 
 def startup() -> bytes:

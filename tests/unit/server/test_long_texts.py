@@ -34,7 +34,7 @@ def threads(running: Running, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def test_long_texts_are_parsed_by_another_thread(
     running: Running, threads: list[bool], values: list[int] | None
 ) -> None:
-    text = "with x as (select 1) select 1" + "/* as long as that */" * client.LONG
+    text = "with x as (select 1) select 1" + "/* as long as that */" * client.MAX_INLINE_SIZE
     text += "" if values is None else " + %s::int"
     with psycopg.connect(running.dsn, autocommit=True) as one:
         assert one.execute(text, values).fetchall() == [(1 if values is None else 6,)]
@@ -51,7 +51,7 @@ def test_what_another_thread_parses_can_be_ended(
         while True:
             checkpoint()
 
-    text = "with x as (select 1) select 1" + "/* as long as that */" * client.LONG
+    text = "with x as (select 1) select 1" + "/* as long as that */" * client.MAX_INLINE_SIZE
     with psycopg.connect(running.dsn, autocommit=True) as one:
         if ends == "timeout":
             one.execute("set statement_timeout = 50")

@@ -16,12 +16,12 @@ def test_it_is_told_where_it_listens(abstract: bool, tmp_path: Path, monkeypatch
         manager.bind(name.replace("@", "\0", 1))
         manager.settimeout(PATIENCE)
         monkeypatch.setenv("NOTIFY_SOCKET", name)
-        process.tell(process.READY)
+        process.notify_service_manager(process.READY)
         assert manager.recv(100) == b"READY=1"
 
 
 def test_without_one_nothing_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
-    process.tell(process.READY)
+    process.notify_service_manager(process.READY)
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
-    process.tell(process.STOPPING)
+    process.notify_service_manager(process.STOPPING)

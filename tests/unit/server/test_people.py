@@ -11,10 +11,10 @@ import psycopg
 import pytest
 
 import kpg
-from kpg.compiler.catalog.privileges import Rights, Role
-from kpg.postgres.passwords import NOBODY, verifier_of
-from kpg.postgres.roles import kept
-from kpg.server.startup import People, is_past, verifier_in
+from kpg.compiler.catalog.privileges import Privileges, Role
+from kpg.postgres.passwords import DUMMY_VERIFIER, make_verifier
+from kpg.postgres.roles import password_verifier
+from kpg.server.startup import LoginVerifiers, is_password_expired, parse_verifier
 from kpg.server.web.site import Site, is_password
 from tests.unit.server.conftest import Running, serving
 
@@ -189,15 +189,20 @@ def test_roles_are_there_when_a_folder_is_opened_again(tmp_path: Any) -> None:
 
 
 def test_what_is_kept_of_a_password_is_what_postgres_keeps() -> None:
-    verifier = verifier_in(kept("word"))
+    verifier = parse_verifier(password_verifier("word"))
     assert verifier is not None and is_password(verifier, "word") and not is_password(verifier, "other")
-    assert kept(kept("word")).count("SCRAM-SHA-256$4096:") == 1
-    assert verifier_in("md5d3b07384d113edec49eaa6238ad5ff00") is None
-    first = {"kpg": verifier_of("a")}
-    people = People(first, Rights({"ann": Role("ann", logs_in=True), "bob": Role("bob", password=kept("x"))}))
-    assert people.get("kpg", NOBODY) is first["kpg"]
-    assert [people.get(name, NOBODY) for name in ("ann", "bob", "nobody")] == [NOBODY] * 3
-    assert is_past(Role("a", until="2001-01-01")) and not is_past(Role("a", until="infinity"))
+    assert password_verifier(password_verifier("word")).count("SCRAM-SHA-256$4096:") == 1
+    assert parse_verifier("md5d3b07384d113edec49eaa6238ad5ff00") is None
+    first = {"kpg": make_verifier("a")}
+    people = LoginVerifiers(
+        first,
+        Privileges({"ann": Role("ann", logs_in=True), "bob": Role("bob", password=password_verifier("x"))}),
+    )
+    assert people.get("kpg", DUMMY_VERIFIER) is first["kpg"]
+    assert [people.get(name, DUMMY_VERIFIER) for name in ("ann", "bob", "nobody")] == [DUMMY_VERIFIER] * 3
+    assert is_password_expired(Role("a", until="2001-01-01")) and not is_password_expired(
+        Role("a", until="infinity")
+    )
 
 
 def test_for_update_locks_what_from_names_and_not_what_conditions_read() -> None:

@@ -3,7 +3,7 @@
 import pytest
 from pygwire import messages as wire
 
-from kpg.server.statement_cache import Request, again, repeated, request_at
+from kpg.server.statement_cache import Request, match_request, read_request, request_template
 
 BIND = wire.Bind(
     portal="",
@@ -20,7 +20,7 @@ SYNC = wire.Sync().to_wire()
 def requests(data: bytes) -> list[Request]:
     """The requests that data begins with."""
     found: list[Request] = []
-    while (one := request_at(data, found[-1].stop if found else 0)) is not None:
+    while (one := read_request(data, found[-1].stop if found else 0)) is not None:
         found.append(one)
     return found
 
@@ -29,14 +29,19 @@ def test_a_prepared_statement_with_values() -> None:
     whole = BIND + DESCRIBE + EXECUTE + SYNC
     (one,) = requests(whole)
     assert (one.start, one.stop, one.name) == (0, len(whole), "s1")
-    assert (one.formats, one.values, one.results, one.described) == ((0, 1), (b"x", None), (1,), True)
+    assert (one.formats, one.values, one.result_formats, one.is_described) == (
+        (0, 1),
+        (b"x", None),
+        (1,),
+        True,
+    )
 
 
 def test_several_follow_one_another() -> None:
     query = wire.Query(query_string="select 1").to_wire()
     data = query + BIND + EXECUTE + SYNC + query
     found = requests(data + DESCRIBE)
-    assert [(one.name, one.text, one.described) for one in found] == [
+    assert [(one.name, one.text, one.is_described) for one in found] == [
         (None, "select 1", False),
         ("s1", "", False),
         (None, "select 1", False),
@@ -81,7 +86,7 @@ def test_no_damaged_one_breaks_anything() -> None:
 
 def test_what_comes_again_is_known_but_for_its_values() -> None:
     (one,) = requests(BIND + DESCRIBE + EXECUTE + SYNC)
-    known = repeated(BIND + DESCRIBE + EXECUTE + SYNC, one)
+    known = request_template(BIND + DESCRIBE + EXECUTE + SYNC, one)
     other = wire.Bind(
         portal="",
         statement="s1",
@@ -90,7 +95,7 @@ def test_what_comes_again_is_known_but_for_its_values() -> None:
         result_formats=[1],
     ).to_wire()
     data = b"before" + other + DESCRIBE + EXECUTE + SYNC + b"after"
-    assert again(data, 6, known) == ([None, b"a longer value"], len(data) - 5)
+    assert match_request(data, 6, known) == ([None, b"a longer value"], len(data) - 5)
     for wrong in (
         data[:-6],
         data.replace(b"s1", b"s2"),
@@ -98,5 +103,5 @@ def test_what_comes_again_is_known_but_for_its_values() -> None:
         data.replace(other, BIND.replace(b"\0\x02\0\0\0\1", b"\0\x02\0\1\0\1")),
         data.replace(other[:5], b"B\0\0\0\x05"),
     ):
-        assert again(wrong, 6, known) is None
-    assert all(again(data[:stop], 6, known) is None for stop in range(6, len(data) - 5))
+        assert match_request(wrong, 6, known) is None
+    assert all(match_request(data[:stop], 6, known) is None for stop in range(6, len(data) - 5))

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from kpg.session import session_manager, snapshot_query
-from kpg.session.cancel import Limits
+from kpg.session.cancel import StatementLimits
 from kpg.session.memory_limit import StatementMemory
 from kpg.session.snapshot_query import Child
 from tests.unit.server.conftest import Running, serving
@@ -62,7 +62,7 @@ class Outside:
 
 @pytest.fixture(autouse=True)
 def outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Outside]:
-    found, outcome, begin = Outside(tmp_path), snapshot_query._outcome, Child.__init__
+    found, outcome, begin = Outside(tmp_path), snapshot_query._run_work, Child.__init__
     made: list[Child] = []
 
     def held(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
@@ -76,12 +76,12 @@ def outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Outside
         made.append(child)
 
     monkeypatch.setattr(snapshot_query, "SLICE", float("-inf"))
-    monkeypatch.setattr(snapshot_query, "_outcome", held)
+    monkeypatch.setattr(snapshot_query, "_run_work", held)
     monkeypatch.setattr(Child, "__init__", counted)
-    monkeypatch.setattr(session_manager.Hub, "keeps_waiting", lambda *_: True)
+    monkeypatch.setattr(session_manager.SessionManager, "has_others_waiting", lambda *_: True)
     yield found
     for child in made:
-        if not child._ended:  # the test has failed
+        if not child._is_killed:  # the test has failed
             os.kill(child._pid, signal.SIGKILL)
 
 
@@ -143,10 +143,10 @@ class Asked(threading.Thread):
 def test_answers_are_those_of_queries_that_run_inside(
     running: Running, one: psycopg.Connection, outside: Outside, text: str
 ) -> None:
-    running.server.queries._most = 0
+    running.server.queries._max_children = 0
     inside = [one.execute(text, binary=binary).fetchall() for binary in (False, True)]
     assert outside.left == 0
-    running.server.queries._most = 2
+    running.server.queries._max_children = 2
     assert [one.execute(text, binary=binary).fetchall() for binary in (False, True)] == inside
     assert outside.left or text in LOOKUPS
 
@@ -272,7 +272,7 @@ def test_errors_are_those_of_queries_that_run_inside(
 ) -> None:
     told = []
     for most in (0, 2):
-        running.server.queries._most = most
+        running.server.queries._max_children = most
         with pytest.raises(psycopg.Error) as caught:
             one.execute(text)
         found = caught.value.diag
@@ -324,14 +324,14 @@ def test_what_does_not_leave(running: Running, one: psycopg.Connection, outside:
 def test_more_queries_than_processes_run_inside(
     running: Running, one: psycopg.Connection, other: psycopg.Connection, outside: Outside
 ) -> None:
-    running.server.queries._most = 1
+    running.server.queries._max_children = 1
     outside.hold()
     asked = Asked(running, one, "select count(*) from t")
     assert other.execute("select count(*) from t").fetchall() == [(300,)]
     outside.open()
     assert asked.result() == [(300,)]
     assert outside.left == 1
-    running.server.queries._most = 2
+    running.server.queries._max_children = 2
 
 
 def test_a_child_has_nothing_of_its_parent(
@@ -354,18 +354,21 @@ def test_a_child_has_nothing_of_its_parent(
 def test_the_threads_that_run_the_engine(running: Running, one: psycopg.Connection, outside: Outside) -> None:
     for _ in range(5):
         one.execute("select count(*) from t")
-    until(lambda: len(running.server.turns._threads) == 1)
+    until(lambda: len(running.server.engine_thread._threads) == 1)
 
 
 def test_a_server_may_have_many_files() -> None:
-    limits, (soft, hard) = Limits((), 0.0, StatementMemory()), resource.getrlimit(resource.RLIMIT_NOFILE)
+    limits, (soft, hard) = (
+        StatementLimits((), 0.0, StatementMemory()),
+        resource.getrlimit(resource.RLIMIT_NOFILE),
+    )
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
     taken = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
     try:
         child = Child(lambda: b"x" * 1_000_000)
         assert child._pipe > 1023
-        assert child.answer(limits) == b"x" * 1_000_000
-        child.end()
+        assert child.result(limits) == b"x" * 1_000_000
+        child.kill()
     finally:
         for number in taken:
             os.close(number)

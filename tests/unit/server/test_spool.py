@@ -6,7 +6,7 @@ import tempfile
 import pytest
 
 import kpg
-from kpg.server.subscribe import IN_MEMORY, Spool
+from kpg.server.subscribe import MAX_MEMORY_BYTES, Spool
 
 
 def read(spool: Spool) -> list[object]:
@@ -16,7 +16,7 @@ def read(spool: Spool) -> list[object]:
     return found
 
 
-@pytest.mark.parametrize("size", [0, 1, IN_MEMORY, 3 * IN_MEMORY])
+@pytest.mark.parametrize("size", [0, 1, MAX_MEMORY_BYTES, 3 * MAX_MEMORY_BYTES])
 def test_portions_come_back_in_their_order(size: int) -> None:
     portions: list[object] = [b"x" * size, [(b"1", None), (b"", b"\n\0")], b"", b"y" * size]
     spool = Spool(iter(portions))
@@ -39,7 +39,7 @@ def test_a_disk_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     with pytest.raises(kpg.OperationalError) as caught:
-        Spool([b"x" * IN_MEMORY, b"x" * IN_MEMORY])
+        Spool([b"x" * MAX_MEMORY_BYTES, b"x" * MAX_MEMORY_BYTES])
     assert caught.value.message == (
         "the contents of the view could not be kept for the client: No space left on device"
     )

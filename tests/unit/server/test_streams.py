@@ -33,7 +33,7 @@ def _asked(running: Running, text: str) -> tuple[Raw, Client]:
     (number,) = set(running.server.clients) - before
     client = running.server.clients[number]
     one.socket.sendall(wire.Query(query_string=text).to_wire())
-    until(lambda: client.unsent > 0)
+    until(lambda: client.unsent_bytes > 0)
     return one, client
 
 
@@ -42,7 +42,7 @@ def test_what_waits_for_a_client_is_bounded_and_can_be_canceled(running: Running
     one, client = _asked(running, text)
     with psycopg.connect(running.dsn, autocommit=True) as other:
         assert other.execute("select count(*) from wide").fetchone() == (1000,)
-        assert client.unsent < MOST_WAITING
+        assert client.unsent_bytes < MOST_WAITING
         other.execute("select pg_cancel_backend(%s)", (client.number,))
     found = one.until_ready()
     assert found[-2:] == ["E57014", "ZI"]

@@ -27,7 +27,9 @@ def test_numbers_of_sockets_are_given_again() -> None:
                     # Some go without a word, some in the middle of a message.
                     several[0].shutdown(socket.SHUT_RDWR)
                     several[1].sendall(bound("read", b"1")[:-7])
-        until(lambda: not running.server.wires.numbers())  # those that have gone are forgotten
+        until(
+            lambda: not running.server.socket_reader.file_descriptors()
+        )  # those that have gone are forgotten
 
 
 def test_who_sends_ahead_without_reading_is_not_read_from() -> None:
@@ -52,4 +54,4 @@ def test_without_epoll_transports_read(monkeypatch: pytest.MonkeyPatch) -> None:
             one.execute("create table t (a int primary key)")
             one.execute("insert into t values (%s)", [3])
             assert one.execute("select a from t").fetchall() == [(3,)]
-        assert running.server.wires.numbers() == []
+        assert running.server.socket_reader.file_descriptors() == []

@@ -8,7 +8,7 @@ import pytest
 
 import kpg
 from kpg.runtime.errors import CanceledError
-from kpg.session.group_commit import Group
+from kpg.session.group_commit import GroupCommit
 from kpg.session.session import Session
 
 
@@ -24,12 +24,12 @@ def db() -> Iterator[kpg.Database]:
 
 def handed_in(session: Session, text: str, values: list[Any] | None = None) -> "Future[Any]":
     """A statement as the server hands it in."""
-    engine = session.hub.engine
-    return session.hub.submit(
+    engine = session.session_manager.engine
+    return session.session_manager.submit(
         session,
-        lambda: session.answer(engine, text, values),
+        lambda: session.run_text(engine, text, values),
         adds=True,
-        rows=lambda engine: session.rows(engine, text, values),
+        rows=lambda engine: session.prepare_change(engine, text, values),
     )
 
 
@@ -74,9 +74,9 @@ def test_each_has_an_error_of_its_own(db: kpg.Database) -> None:
 
 def test_only_those_at_fault_are_done_alone(db: kpg.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     alone: list[Any] = []
-    one_by_one = Group._one
+    one_by_one = GroupCommit._run_single
     monkeypatch.setattr(
-        Group, "_one", lambda group, job, done: (alone.append(job), one_by_one(group, job, done))
+        GroupCommit, "_run_single", lambda group, job, done: (alone.append(job), one_by_one(group, job, done))
     )
     sessions = [db.session() for _ in range(16)]
     futures = [insert(one, 5 if place == 11 else place, 1) for place, one in enumerate(sessions)]
@@ -137,7 +137,7 @@ def test_one_that_is_cancelled_does_not_take_its_neighbours_with_it(db: kpg.Data
         if not times:
             other.cancel()
         times.append(1)
-        return one.answer(one.hub.engine, "insert into t values (9, 9)")
+        return one.run_text(one.session_manager.engine, "insert into t values (9, 9)")
 
     futures = [insert(one, 1, 1), insert(other, 2, 2), db.hub.submit(one, cancel_other, adds=True)]
     db.hub.serve()
@@ -162,7 +162,7 @@ def test_a_time_limit_holds_for_the_shared_step(db: kpg.Database) -> None:
 
 def test_an_error_before_the_statement_is_its_own(db: kpg.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = db.session(), db.session()
-    enter = db.hub.enter
+    enter = db.hub.swap_in
 
     def entering(session: Session, **how: bool) -> None:
         if session is other:

@@ -39,7 +39,7 @@ class Looks:
         self.count = 0
         self.last = 0
 
-    def __call__(self, tokens: Sequence[cancel.Token], end: float) -> None:
+    def __call__(self, tokens: Sequence[cancel.CancelToken], end: float) -> None:
         """Look."""
         self.count += 1
         if self.count == self.last:
@@ -60,7 +60,7 @@ def test_it_ends_in_the_middle(statement: str, tmp_path: Path, monkeypatch: pyte
     file.write_text("".join(f"{number},word {number}!,{number}.5\n" for number in range(ROWS)))
     text = statement.format(file=file, target=tmp_path / "target.csv")
     looks = Looks()
-    monkeypatch.setattr(cancel, "_check", looks)
+    monkeypatch.setattr(cancel, "_check_limits", looks)
     monkeypatch.setattr(interrupts, "PIECE", 16)
     monkeypatch.setattr(foreign_keys, "KEYS_AT_ONCE", 16)
     session, contents = session_of(), "select count(*), sum(a), min(s), max(s), sum(n) from p"

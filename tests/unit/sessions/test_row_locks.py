@@ -10,7 +10,7 @@ import pytest
 import kpg
 from kpg.runtime.errors import SerializationError
 from kpg.session import scheduler
-from kpg.session.locks import DeadlockError, NoLockError
+from kpg.session.locks import DeadlockError, LockNotAvailableError
 from kpg.session.session import Session
 from tests.unit.server.conftest import Running, serving
 from tests.waiting import PATIENCE, Clock, until
@@ -30,7 +30,7 @@ def db() -> Iterator[kpg.Database]:
         opened.sql(TABLES)
         _ = opened.hub
         yield opened
-        assert not opened.hub.engine.tables.watching
+        assert not opened.hub.engine.tables.change_hooks
         opened.verify("v")
 
 
@@ -55,8 +55,8 @@ class Asking:
         self._work: Callable[[], Rows] = lambda: asked(session, text)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
-        until(lambda: session.waits[0] in WAITS or not self._thread.is_alive())
-        assert session.waits[0] in WAITS, (self._rows, self._error)
+        until(lambda: session.wait_event[0] in WAITS or not self._thread.is_alive())
+        assert session.wait_event[0] in WAITS, (self._rows, self._error)
 
     def _run(self) -> None:
         try:
@@ -77,7 +77,7 @@ def test_rows_are_locked_until_the_transaction_ends(db: kpg.Database) -> None:
     for end, before in (("commit", 0), ("rollback", 11)):
         one.sql("begin")
         assert asked(one, "select id from t where id < 3 order by id for update") == [(1,), (2,)]
-        with pytest.raises(NoLockError, match='could not obtain lock on row in relation "t"'):
+        with pytest.raises(LockNotAvailableError, match='could not obtain lock on row in relation "t"'):
             other.sql("select * from t where id = 2 for share nowait")
         assert asked(other, "select id, x from t where id = 2") == [(2, before)]
         waiting = Asking(other, "update t set x = x + 1 where id = 2 returning x")
@@ -167,12 +167,12 @@ def test_savepoints_let_go_of_what_was_locked_after_them(db: kpg.Database) -> No
     first = Asking(other, "update t set x = 5 where id in (2, 3)")
     one.sql("rollback to a")
     first.rows()
-    with pytest.raises(NoLockError):
+    with pytest.raises(LockNotAvailableError):
         other.sql("select 1 from t where id = 1 for update nowait")
     one.sql("select 1 from t where id = 4 for update; savepoint b")
     one.sql("update t set x = 1 where id = 5; release a")
     for key in (4, 5):
-        with pytest.raises(NoLockError):
+        with pytest.raises(LockNotAvailableError):
             other.sql(f"select 1 from t where id = {key} for update nowait")
     with pytest.raises(kpg.Error):
         one.sql("select nothing")
@@ -249,7 +249,7 @@ def test_tables_are_locked_as_the_mode_says(db: kpg.Database) -> None:
     assert waiting.rows() == [(7,)]
     assert reading.rows() in ([(8,)], [(15,)])
     other.sql("begin; update t set x = 0 where id = 7")
-    with pytest.raises(NoLockError, match='could not obtain lock on relation "t"'):
+    with pytest.raises(LockNotAvailableError, match='could not obtain lock on relation "t"'):
         one.sql("begin; lock table only t in exclusive mode nowait")
     other.sql("commit")
     one.sql("rollback; begin; create view w as select * from t")
@@ -295,9 +295,9 @@ def test_rows_below_views_are_locked_and_no_others(db: kpg.Database) -> None:
     assert asked(one, "begin; select * from w where k = 2 for update") == [(2, 0)]
     assert asked(other, f"select id from t order by id {skipping}") == [(1,), (3,), (4,), (5,), (6,)]
     assert asked(other, f"select k from w order by k limit 2 {skipping}") == [(1,), (3,)]
-    with pytest.raises(NoLockError):
+    with pytest.raises(LockNotAvailableError):
         other.sql("select * from t where id = 2 for update nowait")
-    with pytest.raises(NoLockError):
+    with pytest.raises(LockNotAvailableError):
         other.sql("select * from j for share nowait")
     one.sql("rollback")
     assert asked(one, "begin; select s.* from j as s (z) where z = 1 for update of s") == [(1, 0)]
@@ -326,7 +326,7 @@ def test_partitions_and_subqueries_are_locked(db: kpg.Database) -> None:
     one.sql("update p set b = 10 where a = 11; commit")
     assert waiting.rows() == [(11,)]
     one.sql("begin; select s.id from (select * from t where id < 3) s where s.id < 2 for update")
-    with pytest.raises(NoLockError):
+    with pytest.raises(LockNotAvailableError):
         other.sql("select * from t where id = 1 for update nowait")
     one.sql("rollback")
 
@@ -348,9 +348,9 @@ def test_many_rows_are_locked_together(db: kpg.Database) -> None:
 def test_the_database_itself_does_not_wait(db: kpg.Database) -> None:
     one = db.session()
     one.sql("begin; select * from t where id = 1 for update")
-    with pytest.raises(NoLockError, match="could not obtain lock on row"):
+    with pytest.raises(LockNotAvailableError, match="could not obtain lock on row"):
         db.sql("update t set x = 1 where id = 1")
-    with pytest.raises(NoLockError):
+    with pytest.raises(LockNotAvailableError):
         db.sql("select * from t where id = 1 for update")
     db.sql("update t set x = 1 where id = 2; select * from t where id = 2 for update")
     db.delete("t", [(3,)])
@@ -440,7 +440,7 @@ def test_changes_that_are_tried_together_leave_no_locks(db: kpg.Database) -> Non
     holder.sql("begin; update t set x = x + 1 where id = 3")
     texts = [f"update t set x = x + 10 where id = {key}" for key in (1, 2, 3)]
     asked = [
-        hub.submit(one, partial(one.answer, hub.engine, text), **one.how(text, None))
+        hub.submit(one, partial(one.run_text, hub.engine, text), **one.job_options(text, None))
         for one, text in zip(others, texts, strict=True)
     ]
     hub.serve()
@@ -464,9 +464,9 @@ def note_outcome(one: psycopg.Connection, text: str, found: list[BaseException |
 def test_who_goes_on_does_not_come_between_uncommitted_definitions(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, waiting = Clock(), running.db.hub.suspended
+    clock, waiting = Clock(), running.db.hub.waiting_statements
     monkeypatch.setattr(scheduler, "time", clock)
-    monkeypatch.setattr(waiting, "_alarm_at", lambda *_: None)  # it is given here
+    monkeypatch.setattr(waiting, "_request_check_at", lambda *_: None)  # it is given here
     with (
         psycopg.connect(running.dsn, autocommit=True) as one,
         psycopg.connect(running.dsn, autocommit=True) as other,
@@ -488,9 +488,9 @@ def test_who_goes_on_does_not_come_between_uncommitted_definitions(
             until(lambda session=session: session in waiting)
             one.execute("create table made (id int)")
             clock.move_on(500)
-            waiting.alarm(session)
+            waiting.request_check(session)
             if error is None:
-                until(lambda session=session: session in waiting.later)
+                until(lambda session=session: session in waiting.excluded)
                 assert found == []
             else:
                 until(lambda found=found: found)

@@ -7,7 +7,7 @@ import pytest
 
 import kpg
 from kpg.runtime.errors import CanceledError, SerializationError
-from kpg.session.group_commit import Given
+from kpg.session.group_commit import FunctionJob
 from kpg.session.transaction import State
 from tests.unit.sessions.conftest import rows
 from tests.waiting import until
@@ -116,7 +116,7 @@ def test_who_changes_a_row_second_waits_for_the_first(db: kpg.Database, change: 
     one.sql("begin; update t set x = x + 1 where id = 1")
     second = threading.Thread(target=other.sql, args=(change,))
     second.start()
-    until(lambda: other in db.hub.suspended)
+    until(lambda: other in db.hub.waiting_statements)
     assert rows(one, "select * from t") == [(1, 2), (2, 2)]
     one.sql("commit")
     second.join()
@@ -203,7 +203,7 @@ def test_definitions_in_a_transaction_keep_others_out(db: kpg.Database) -> None:
     seen: list[object] = []
     waiting = threading.Thread(target=lambda: seen.extend(rows(other, "select * from u")))
     waiting.start()
-    until(lambda: len(db.hub.suspended) == 1)
+    until(lambda: len(db.hub.waiting_statements) == 1)
     assert seen == []
     one.sql("commit")
     waiting.join()
@@ -230,7 +230,7 @@ def test_of_commits_that_share_a_step_only_the_wrong_ones_fail(db: kpg.Database)
     sessions = [db.session() for _ in range(4)]
     texts = ("(3, 3)", "(1, 1)", "(4, 0)", "(5, 5)")
     futures = [
-        session.submit(session.parsed(f"insert into t values {text}")[0])
+        session.submit(session.parse(f"insert into t values {text}")[0])
         for session, text in zip(sessions, texts, strict=True)
     ]
     db.hub.serve()
@@ -246,7 +246,7 @@ def test_gathered_commits_keep_their_epochs(db: kpg.Database) -> None:
     before = db.epoch
     sessions = [db.session() for _ in range(3)]
     futures = [
-        session.submit(session.parsed(f"insert into t values ({place}, 1)")[0])
+        session.submit(session.parse(f"insert into t values ({place}, 1)")[0])
         for place, session in enumerate(sessions, 10)
     ]
     db.hub.serve()
@@ -353,13 +353,13 @@ def test_what_is_kept_for_snapshots_is_given_up(db: kpg.Database) -> None:
     executor = db.hub.engine.executor
     one.sql("begin isolation level repeatable read; select 1 from t")
     other.sql("update t set x = 20 where id = 2")
-    assert executor.known_since("t") is not None
+    assert executor.history_since("t") is not None
     one.sql("commit and chain; select 1 from t")
     assert rows(one, "select * from t") == [(1, 1), (2, 20)]
     other.sql("update t set x = 21 where id = 2")
     assert rows(one, "select * from t") == [(1, 1), (2, 20)]
     one.close()
-    assert executor.known_since("t") is None
+    assert executor.history_since("t") is None
     assert rows(other, "select * from t") == [(1, 1), (2, 21)]
 
 
@@ -442,26 +442,26 @@ def test_a_cancel_that_one_use_of_the_engine_misses_meets_the_next(db: kpg.Datab
     one = db.session()
     one.run(lambda _: one.cancel())
     assert rows(one, "select 1") == [(1,)]
-    one.rests = True
+    one.has_explicit_end = True
     one.run(lambda _: one.cancel())
     with pytest.raises(CanceledError, match="due to user request"):
         rows(one, "select 1")
-    one.token.canceled = False
+    one.token.is_canceled = False
     assert rows(one, "select 1") == [(1,)]
 
 
 def test_work_may_be_handed_in_while_what_waits_is_counted(db: kpg.Database) -> None:
     one, hub = db.session(), db.hub
 
-    class Meddling(Given):
+    class Meddling(FunctionJob):
         @property
         def sessions(self) -> None:
             hub._waiting.append(self)
             hub._waiting.pop()
 
     done: Future[int] = Future()
-    hub.hand_in(Meddling(one, lambda: 7, done, light=lambda _: True))
-    assert hub.serve_light() == 1
+    hub.submit_job(Meddling(one, lambda: 7, done, light=lambda _: True))
+    assert hub.serve_if_light() == 1
     assert done.result() == 7
 
 
@@ -563,7 +563,7 @@ def test_each_session_has_the_numbers_that_it_was_given() -> None:
         with pytest.raises(kpg.Error, match="lastval is not yet defined in this session"):
             other.sql("select lastval()")
         one.close()
-        assert one.number not in db._engine.sequences._given
+        assert one.number not in db._engine.sequences._sessions
         other.sql("begin; create sequence brief; select nextval('brief'); rollback")
         with pytest.raises(kpg.Error, match="lastval is not yet defined in this session"):
             other.sql("select lastval()")
@@ -617,7 +617,7 @@ def test_definitions_before_a_savepoint_stay_unseen_after_an_error(db: kpg.Datab
     with pytest.raises(kpg.Error):
         one.sql("select nosuch from t")
     asked = [
-        other.submit(other.parsed(text)[0])
+        other.submit(other.parse(text)[0])
         for text in ("select id from t order by id", "insert into t values (4, 4)", "select * from made")
     ]
     db.hub.serve()
@@ -638,7 +638,7 @@ def test_a_table_dropped_before_a_savepoint_is_there_again_after_an_error(db: kp
     one.sql("drop materialized view v; drop table t; savepoint a")
     with pytest.raises(kpg.Error):
         one.sql("select * from t")
-    asked = other.submit(other.parsed("select * from t order by id")[0])
+    asked = other.submit(other.parse("select * from t order by id")[0])
     db.hub.serve()
     assert not asked.done()
     one.close()

@@ -25,7 +25,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(scheduler, "SLICE", 0.0)
     monkeypatch.setattr(interrupts, "EVERY", 0)
     yield
-    interrupts._left[0] = 0
+    interrupts._calls_left[0] = 0
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ class Order:
         if callable(text):
             work = text
         else:
-            session.asked = text
-            work = partial(session.answer, self.hub.engine, text)
+            session.last_query = text
+            work = partial(session.run_text, self.hub.engine, text)
         future = self.hub.submit(session, work)
         future.add_done_callback(lambda _: self.ended.append(name))
         self.futures.append(future)
@@ -124,7 +124,7 @@ def test_definitions_cannot_keep_a_statement_from_its_end(db: kpg.Database) -> N
     order.add("long", db.session(), long("select count(*) from t"))
     again()
     assert order.results()[0].fetchall() == [(True, 2)]
-    assert order.ended.index("long") < 20 * scheduler.REPEATS
+    assert order.ended.index("long") < 20 * scheduler.MAX_RESTARTS
 
 
 def test_a_statement_with_pending_changes_keeps_the_engine(db: kpg.Database) -> None:
@@ -198,11 +198,11 @@ def test_a_statement_is_cancelled_when_it_is_back(db: kpg.Database) -> None:
 
 def test_several_long_statements_take_turns(db: kpg.Database) -> None:
     order = Order(db)
-    for number in range(2 * scheduler.MOST):
+    for number in range(2 * scheduler.MAX_ASIDE):
         order.add(f"long {number}", db.session(), long(f"select count(*) + {number} from t"))
     order.add("short", db.session(), "select 1")
     found = [one.fetchall() for one in order.results()]
-    assert found == [*([(True, 2 + number)] for number in range(2 * scheduler.MOST)), [(1,)]]
+    assert found == [*([(True, 2 + number)] for number in range(2 * scheduler.MAX_ASIDE)), [(1,)]]
 
 
 def test_a_failed_long_statement_ends_its_own_transaction_only(db: kpg.Database) -> None:
@@ -228,7 +228,7 @@ def test_closing_the_database_ends_who_is_aside() -> None:
     hub, monitor = order.hub, order.hub.engine.monitor
     thread = threading.Thread(target=hub.serve)
     thread.start()
-    until(lambda: hub.slices.aside and monitor.queue)
+    until(lambda: hub.time_slices.aside and monitor.queue)
     closing = threading.Thread(target=db.close)
     closing.start()
     until(lambda: len(monitor.queue) > 1)

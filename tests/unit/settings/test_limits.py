@@ -7,7 +7,7 @@ import pytest
 import kpg
 from kpg.runtime.errors import Error, ProgrammingError, Span
 from kpg.session.session import Session
-from kpg.session.setting_values import checked, seconds_of, switched
+from kpg.session.setting_values import parse_boolean, parse_duration, validate
 
 NOWHERE = Span("", 0, 0)
 
@@ -30,11 +30,11 @@ def counted(session: Session) -> int:
     [("0", 0.0), ("250", 0.25), ("1.5s", 1.5), (" 2 min", 120.0), ("1h", 3600.0), ("x", 0.0)],
 )
 def test_durations(text: str, seconds: float) -> None:
-    assert seconds_of(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 def test_words_for_on_and_off() -> None:
-    assert [switched("jit", word, NOWHERE) for word in ("TRUE", "ye", "1", "of", "f")] == ["on"] * 3 + [
+    assert [parse_boolean("jit", word, NOWHERE) for word in ("TRUE", "ye", "1", "of", "f")] == ["on"] * 3 + [
         "off"
     ] * 2
 
@@ -50,7 +50,7 @@ def test_what_is_no_time_limit_is_refused(sessions: tuple[Session, Session], nam
 
 def test_what_is_no_level_is_refused() -> None:
     with pytest.raises(ProgrammingError, match='"default_transaction_isolation": "repeatble read"'):
-        checked("default_transaction_isolation", "repeatble read", NOWHERE)
+        validate("default_transaction_isolation", "repeatble read", NOWHERE)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from kpg.runtime.cluster import huge_pages
-from kpg.runtime.cluster.shared_memory import Memory
+from kpg.runtime.cluster.shared_memory import SharedMemory
 
 
 def test_a_large_file_is_a_file_without_a_name() -> None:
-    file = huge_pages.large_file()
+    file = huge_pages.open_huge_page_file()
     if file is not None:
         os.ftruncate(file, 1 << 41)
         os.pwrite(file, b"x", 1 << 40)
@@ -29,9 +29,9 @@ def test_the_helper_needs_no_installed_package() -> None:
 
 def test_workers_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huge_pages.sys, "executable", "/nowhere")
-    assert huge_pages.large_file() is None
-    memory = Memory()
-    memory.words(memory.take(8), 1)[0] = 5
+    assert huge_pages.open_huge_page_file() is None
+    memory = SharedMemory()
+    memory.words(memory.allocate(8), 1)[0] = 5
     memory.close()
     monkeypatch.setattr(huge_pages.sys, "executable", "/bin/false")
-    assert huge_pages.large_file() is None
+    assert huge_pages.open_huge_page_file() is None

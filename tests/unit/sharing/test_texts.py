@@ -4,14 +4,14 @@ import os
 
 import numpy as np
 
-from kpg.runtime.cluster.shared_memory import COUNT, CommonDictionary, Memory
+from kpg.runtime.cluster.shared_memory import COUNT, SharedDictionary, SharedMemory
 from kpg.runtime.dictionary import Dictionary
 
 
 def test_codes_are_the_same_everywhere() -> None:
-    memory = Memory()
-    one = CommonDictionary(memory)
-    other = CommonDictionary(Memory(memory.files))
+    memory = SharedMemory()
+    one = SharedDictionary(memory)
+    other = SharedDictionary(SharedMemory(memory.files))
     assert one.intern(["a", None, "b"]).tolist()[::2] == [0, 1]
     assert other.intern(["b", "c"]).tolist() == [1, 2]
     assert one.get(2) == "c" and one.lookup("c") == 2 and len(one) == len(other) == 3
@@ -23,20 +23,20 @@ def test_codes_are_the_same_everywhere() -> None:
 
 
 def test_strings_of_a_reply_stay_where_others_are_given_them() -> None:
-    memory = Memory()
-    one = CommonDictionary(memory)
+    memory = SharedMemory()
+    one = SharedDictionary(memory)
     one.begin_reply()
-    with one.passing():
-        assert not one.passes
-    assert one.intern_passing(["a"]).tolist() == [0]
-    one.end_reply(kept=False)
+    with one.reply_scope():
+        assert not one.is_for_reply
+    assert one.intern_for_reply(["a"]).tolist() == [0]
+    one.end_reply(keep=False)
     assert one.lookup("a") == 0 and len(one) == 1
     memory.close()
 
 
 def test_processes_that_intern_at_once_agree() -> None:
-    memory = Memory()
-    one = CommonDictionary(memory)
+    memory = SharedMemory()
+    one = SharedDictionary(memory)
     children = []
     for child in range(3):
         process = os.fork()
@@ -54,8 +54,8 @@ def test_processes_that_intern_at_once_agree() -> None:
 
 
 def test_what_was_half_interned_is_not_there() -> None:
-    memory = Memory()
-    one = CommonDictionary(memory)
+    memory = SharedMemory()
+    one = SharedDictionary(memory)
     one.intern(["a", "b", "c"])
     one._head[COUNT] = 2  # "c" is in the hash table already
     one._lock._busy[0] = 1
@@ -67,8 +67,8 @@ def test_what_was_half_interned_is_not_there() -> None:
 def test_it_takes_on_what_another_one_was() -> None:
     before = Dictionary()
     before.intern([f"{i}" for i in range(1000)])
-    memory = Memory()
-    one = CommonDictionary(memory)
-    one.adopt(len(before), before.arena, before.offsets, before._slots)
+    memory = SharedMemory()
+    one = SharedDictionary(memory)
+    one.adopt_arrays(len(before), before.arena, before.offsets, before._slots)
     assert one.get(999) == "999" and one.code("17") == 17 and one.code("new") == 1000
     memory.close()

@@ -20,7 +20,7 @@ def spark() -> Any:
         patch = _open.enter_context(pytest.MonkeyPatch.context())
         patch.setitem(session.SETTINGS, "spark.master", "local[3]")
         patch.setitem(session.SETTINGS, "spark.driver.memory", "1g")
-        _sessions.append(_open.enter_context(session.own_session(session.Work.READING)).get())
+        _sessions.append(_open.enter_context(session.own_session(session.SessionWork.READING)).get())
     return _sessions[0]
 
 

@@ -72,7 +72,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         }
         for name, value in settings.items():
             patch.setitem(session.SETTINGS, name, value)
-        mine = stack.enter_context(session.own_session(session.Work.BRIEF))
+        mine = stack.enter_context(session.own_session(session.SessionWork.BRIEF))
         yield mine.get()
 
 

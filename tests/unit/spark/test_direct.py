@@ -26,14 +26,14 @@ def test_splits_are_row_groups(tmp_path, monkeypatch):
     monkeypatch.setattr(
         load_jobs, "SPLIT_BYTES", groups.row_group(0).total_byte_size + groups.row_group(1).total_byte_size
     )
-    found, rows = load_jobs._splits(path, PAIR)
+    found, rows = load_jobs._split_file(path, PAIR)
     assert rows == 10
     assert found == [
         (3, split(path, groups=[0, 1], columns=["k", "V"])),
         (1, split(path, groups=[2], row=8, columns=["k", "V"])),
     ]
-    assert [lowest for lowest, _ in load_jobs._by_lowest(found)] == [1, 3]
-    assert load_jobs._by_lowest([*found, (None, found[0][1])]) == [*found, (None, found[0][1])]
+    assert [lowest for lowest, _ in load_jobs._sort_by_min_key(found)] == [1, 3]
+    assert load_jobs._sort_by_min_key([*found, (None, found[0][1])]) == [*found, (None, found[0][1])]
 
 
 def test_files_that_spark_has_to_read(tmp_path):
@@ -47,13 +47,13 @@ def test_files_that_spark_has_to_read(tmp_path):
         ({"org.apache.spark.version": "3.5.0", "org.apache.spark.legacyDateTime": ""}, None),
     ):
         pq.write_table(pa.table({"d": day}).replace_schema_metadata(about), path)
-        found = load_jobs._splits(path, dated)
+        found = load_jobs._split_file(path, dated)
         assert (found and found[1]) == rows
     pq.write_table(pa.table({"k": ["1"], "v": [2]}), path)
-    assert load_jobs._splits(path, PAIR) is None
+    assert load_jobs._split_file(path, PAIR) is None
     pq.write_table(pa.table({"k": [1]}), path)
-    assert load_jobs._splits(path, PAIR) is None
-    assert load_jobs._splits(tmp_path / "none.parquet", PAIR) is None
+    assert load_jobs._split_file(path, PAIR) is None
+    assert load_jobs._split_file(tmp_path / "none.parquet", PAIR) is None
 
 
 def test_sources_that_look_direct(tmp_path):
@@ -71,5 +71,5 @@ def test_no_order_is_asked_for_text_keys(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"k": ["b", "a"], "v": [Decimal("1.5")] * 2}), path)
     schema = Schema((ColumnDef("k", TEXT), ColumnDef("v", decimal(5, 2))), (0,))
-    ((lowest, found),), _ = load_jobs._splits(path, schema)
+    ((lowest, found),), _ = load_jobs._split_file(path, schema)
     assert (lowest, found["key"]) == (None, [])

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import kpg
-from kpg.runtime.convert.arrow import encode
+from kpg.runtime.convert.arrow import encode_table
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, OperationalError
 from kpg.runtime.spark import load_jobs
 from kpg.runtime.spark.load import load_tables
-from kpg.runtime.spark.load_jobs import Place
+from kpg.runtime.spark.load_jobs import FileRows
 from kpg.runtime.spark.source import Source
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
 
@@ -104,9 +104,9 @@ def test_every_split_is_in_the_order_of_its_key(spark, tmp_path, small_splits):
     chunks = list(load_tables([Source("t", f"{tmp_path}/*.parquet", PAIR)], spark))
     assert [chunk.rows["k"].to_pylist() for chunk in chunks] == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
     places = [chunk.origin for chunk in chunks]
-    assert all(isinstance(place, Place) for place in places)
-    assert places[1].place(1, "v") == f"table t, {tmp_path}/b.parquet, row 2, key k=5, column v"
-    assert places[2].place(1, "v") == f"table t, {tmp_path}/a.parquet, key k=8, column v"
+    assert all(isinstance(place, FileRows) for place in places)
+    assert places[1].describe(1, "v") == f"table t, {tmp_path}/b.parquet, row 2, key k=5, column v"
+    assert places[2].describe(1, "v") == f"table t, {tmp_path}/a.parquet, key k=8, column v"
 
 
 def test_columns_of_folders_go_through_spark_sql(spark, tmp_path):
@@ -165,11 +165,11 @@ def test_a_value_beyond_its_type(spark, tmp_path, small_splits):
         pa.table({"k": [1, 2, 3], "v": [0, 0, -(2**63)]}), tmp_path / "a.parquet", row_group_size=2
     )
     chunks = list(load_tables([Source("t", tmp_path / "a.parquet", PAIR)], spark))
-    encode(chunks[0].rows, PAIR, Dictionary(), chunks[0].origin)
+    encode_table(chunks[0].rows, PAIR, Dictionary(), chunks[0].origin)
     with pytest.raises(
         DataError, match=r"a\.parquet, row 3, key k=3, column v: value -9223372036854775808 does"
     ):
-        encode(chunks[1].rows, PAIR, Dictionary(), chunks[1].origin)
+        encode_table(chunks[1].rows, PAIR, Dictionary(), chunks[1].origin)
 
 
 def test_a_damaged_file_is_named(spark, tmp_path):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kpg.runtime.convert.arrow import encode
+from kpg.runtime.convert.arrow import encode_table
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, NotSupportedError, OperationalError, ProgrammingError
 from kpg.runtime.spark.load import load, load_tables
@@ -64,7 +64,7 @@ def loaded(source, session, progress=None):
 def loaded_words(source, session):
     dictionary = Dictionary()
     with closing(load_tables([source], session)) as chunks:
-        return [encode(chunk.rows, source.schema, dictionary, chunk.origin) for chunk in chunks]
+        return [encode_table(chunk.rows, source.schema, dictionary, chunk.origin) for chunk in chunks]
 
 
 def item_file(path, ids):

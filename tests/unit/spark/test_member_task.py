@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kpg.runtime.cluster.transport import version_here
+from kpg.runtime.cluster.transport import runtime_version
 from kpg.runtime.spark import member_task
 from tests.markdown import blocks
 from tests.unit.workers.test_processes import gone
@@ -36,7 +36,7 @@ class Task:
 
 def run(monkeypatch: pytest.MonkeyPatch, version: str, attempt: int = 0) -> list[int]:
     monkeypatch.setattr("pyspark.BarrierTaskContext.get", lambda: Task(attempt))
-    return list(member_task.attend(CALLING, version, [0]))
+    return list(member_task.run_worker(CALLING, version, [0]))
 
 
 def test_an_executor_without_kpg_or_with_another_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,8 +51,8 @@ def test_a_driver_that_is_not_reached_is_named_but_not_where_spark_tries_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(RuntimeError, match=r"does not reach the driver at 127\.0\.0\.1:1"):
-        run(monkeypatch, version_here())
-    assert run(monkeypatch, version_here(), attempt=1) == []
+        run(monkeypatch, runtime_version())
+    assert run(monkeypatch, runtime_version(), attempt=1) == []
 
 
 KILLED = """

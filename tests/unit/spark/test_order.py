@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kpg.runtime.spark import load_jobs
-from kpg.runtime.spark.load_jobs import ascending, in_order, order_key
+from kpg.runtime.spark.load_jobs import is_ascending, order_files, order_key
 from kpg.runtime.types import BIGINT, DATE, DOUBLE, TEXT, ColumnDef, Schema, decimal
 
 KEY = Schema((ColumnDef("a", BIGINT), ColumnDef("b", decimal(5, 2))))
@@ -48,7 +48,7 @@ def test_order_key_is_the_primary_key_in_its_order():
     ],
 )
 def test_ascending(words, expected):
-    assert ascending(np.array(words, np.int64)) is expected
+    assert is_ascending(np.array(words, np.int64)) is expected
 
 
 def test_ascending_agrees_with_sorting_tuples():
@@ -56,7 +56,7 @@ def test_ascending_agrees_with_sorting_tuples():
     for _ in range(300):
         words = random.integers(0, 3, (2, random.integers(0, 5)))
         rows = [tuple(row) for row in words.T]
-        assert ascending(words) is (rows == sorted(rows))
+        assert is_ascending(words) is (rows == sorted(rows))
 
 
 def test_files_are_put_in_the_order_of_their_keys(tmp_path, monkeypatch):
@@ -64,8 +64,8 @@ def test_files_are_put_in_the_order_of_their_keys(tmp_path, monkeypatch):
     late = write(tmp_path, "0.parquet", [(3, "-1"), (3, "0.50"), (4, "-9")])
     empty = write(tmp_path, "1.parquet", [])
     early = write(tmp_path, "2.parquet", [(-1, "2"), (1, "1"), (3, "-1")])
-    assert in_order([late, empty, early], KEY) == [early, late]
-    assert in_order([empty], KEY) == []
+    assert order_files([late, empty, early], KEY) == [early, late]
+    assert order_files([empty], KEY) == []
 
 
 def test_files_that_no_order_helps(tmp_path, monkeypatch):
@@ -73,12 +73,12 @@ def test_files_that_no_order_helps(tmp_path, monkeypatch):
     within = write(tmp_path, "0.parquet", [(1, "1"), (2, "1"), (1, "5")])
     wide = write(tmp_path, "1.parquet", [(0, "0"), (9, "0")])
     inside = write(tmp_path, "2.parquet", [(3, "0"), (4, "0")])
-    assert in_order([within], KEY) is None
-    assert in_order([wide, inside], KEY) is None
+    assert order_files([within], KEY) is None
+    assert order_files([wide, inside], KEY) is None
 
 
 def test_dates_are_ordered(tmp_path):
     days = [datetime.date(1969, 12, 31), datetime.date(1970, 1, 1)]
     pq.write_table(pa.table({"d": days}), tmp_path / "d.parquet")
     key = Schema((ColumnDef("d", DATE),))
-    assert in_order([tmp_path / "d.parquet"], key) == [tmp_path / "d.parquet"]
+    assert order_files([tmp_path / "d.parquet"], key) == [tmp_path / "d.parquet"]

@@ -12,14 +12,14 @@ import pytest
 import kpg
 from kpg.runtime.errors import NotSupportedError, OperationalError
 from kpg.runtime.spark.session import (
-    CONFIGURED,
+    CLUSTER_VARIABLES,
     java_version,
     match_python,
-    might_be_there,
-    opened,
+    may_exist,
+    open_session,
     require_java,
     require_pyspark,
-    unavailable,
+    unavailability_error,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -58,17 +58,17 @@ def test_java_version(banner, version):
 )
 def test_spark_is_not_asked_for_local_files_that_are_not_there(monkeypatch, tmp_path, source, there):
     monkeypatch.chdir(tmp_path)
-    for name in CONFIGURED:
+    for name in CLUSTER_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "t.csv").write_text("a\n")
-    assert might_be_there(source) is there
+    assert may_exist(source) is there
     monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
-    assert might_be_there(source)
+    assert may_exist(source)
 
 
 def test_a_load_of_no_file_does_not_start_spark(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    for name in CONFIGURED:
+    for name in CLUSTER_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("kpg.runtime.spark.load.opened", None)
     db = kpg.connect()
@@ -84,7 +84,7 @@ def test_a_load_of_no_file_does_not_start_spark(monkeypatch, tmp_path):
 @pytest.mark.parametrize("mode", [None, "spark", "arrow"])
 def test_a_load_of_an_unknown_ending_does_not_start_spark(monkeypatch, tmp_path, mode):
     monkeypatch.chdir(tmp_path)
-    for name in CONFIGURED:
+    for name in CLUSTER_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("kpg.runtime.spark.load.opened", None)
     (tmp_path / "here.xls").write_text("a\n1\n")
@@ -130,7 +130,7 @@ def test_missing_java(monkeypatch, tmp_path):
 
 def test_unavailable(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert "there is no java in JAVA_HOME" in str(unavailable())
+    assert "there is no java in JAVA_HOME" in str(unavailability_error())
 
 
 def test_old_java(monkeypatch, tmp_path):
@@ -151,7 +151,7 @@ def test_missing_pyspark(monkeypatch):
 
 
 def test_spark_connect_is_refused():
-    with pytest.raises(NotSupportedError, match="Spark Connect"), opened(object()):
+    with pytest.raises(NotSupportedError, match="Spark Connect"), open_session(object()):
         pass
 
 

@@ -33,7 +33,7 @@ class Context:
     ],
 )
 def test_slots(context: Any, expected: int | None) -> None:
-    assert slots.slots(context) == expected
+    assert slots.count_slots(context) == expected
 
 
 def test_more_workers_than_slots_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,9 +50,9 @@ def test_more_workers_than_slots_are_refused(monkeypatch: pytest.MonkeyPatch) ->
 def test_reading_needs_a_slot_without_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     local: Any = Context("local[2]")
     session: Any = None
-    slots.require_room(local)
-    monkeypatch.setitem(slots.taken, "a group", slots.Taken(1, session))
-    slots.require_room(local)
-    monkeypatch.setitem(slots.taken, "another", slots.Taken(1, session))
+    slots.require_free_slot(local)
+    monkeypatch.setitem(slots.occupied_slots, "a group", slots.OccupiedSlots(1, session))
+    slots.require_free_slot(local)
+    monkeypatch.setitem(slots.occupied_slots, "another", slots.OccupiedSlots(1, session))
     with pytest.raises(OperationalError, match="all 2 slots of its session run workers"):
-        slots.require_room(local)
+        slots.require_free_slot(local)

@@ -38,7 +38,7 @@ def test_answers_changes_and_errors_are_those_of_one(spark: Any) -> None:
         answer_alike(db, one)
         assert [row[0] for row in db.workers()] == [0, 1]
     none_runs(spark)
-    assert not session.taken
+    assert not session.occupied_slots
 
 
 def test_a_worker_that_is_lost_is_started_again_and_nobody_misses_anything(spark: Any) -> None:
@@ -78,7 +78,7 @@ def test_what_cannot_be_is_said_and_does_not_hang(spark: Any, monkeypatch: pytes
     with pytest.raises(NotSupportedError, match="a memory limit together with workers=1"):
         kpg.connect(spark=spark, memory_limit="1 GB")
     with monkeypatch.context() as patch:
-        patch.setattr(stage, "version_here", lambda: "0.0")
+        patch.setattr(stage, "runtime_version", lambda: "0.0")
         with pytest.raises(
             OperationalError, match=r"did not start: the executor's Python .* driver has 0\.0"
         ):

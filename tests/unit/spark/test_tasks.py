@@ -25,7 +25,7 @@ def handed(path):
 def test_rows_in_order_stay_as_they_are(tmp_path):
     pq.write_table(pa.table({"v": [7, 8, 9], "k": [1, 1, 2]}), tmp_path / "a.parquet")
     target = tmp_path / "0.arrow"
-    assert list(tasks.hand_over(iter([split(tmp_path / "a.parquet", target)]))) == [str(target)]
+    assert list(tasks.write_splits(iter([split(tmp_path / "a.parquet", target)]))) == [str(target)]
     table, about = handed(target)
     assert table.to_pydict() == {"k": [1, 1, 2], "v": [7, 8, 9]}
     assert about == {}
@@ -38,7 +38,7 @@ def test_rows_are_sorted_by_their_key(tmp_path):
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=2)
     target = tmp_path / "0.arrow"
     wanted = split(tmp_path / "a.parquet", target, groups=[0, 1], columns=["k", "v", "t"], key=["k", "v"])
-    list(tasks.hand_over(iter([wanted])))
+    list(tasks.write_splits(iter([wanted])))
     found, about = handed(target)
     assert found.to_pydict() == {"k": [1, 1, 2, 3], "v": [5, 9, 6, 4], "t": ["a", "b", None, "c"]}
     assert found.schema.field("t").type == pa.string()
@@ -54,7 +54,11 @@ def test_text_and_decimals_take_their_smallest_form(tmp_path):
     }
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     target = tmp_path / "0.arrow"
-    list(tasks.hand_over(iter([split(tmp_path / "a.parquet", target, columns=list(columns), encoded=["t"])])))
+    list(
+        tasks.write_splits(
+            iter([split(tmp_path / "a.parquet", target, columns=list(columns), encoded=["t"])])
+        )
+    )
     found, _ = handed(target)
     assert found.to_pydict() == {name: array.to_pylist() for name, array in columns.items()}
     assert found.schema.types[1:3] == [pa.decimal64(18, 2), pa.decimal128(19, 2)]
@@ -64,7 +68,7 @@ def test_text_and_decimals_take_their_smallest_form(tmp_path):
 def test_a_file_that_cannot_be_read_leaves_no_target(tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"no parquet")
     with pytest.raises(RuntimeError, match=rf"{tasks.FAILED} {tmp_path}/a\.parquet: Parquet magic bytes"):
-        list(tasks.hand_over(iter([split(tmp_path / "a.parquet", tmp_path / "0.arrow")])))
+        list(tasks.write_splits(iter([split(tmp_path / "a.parquet", tmp_path / "0.arrow")])))
     assert not (tmp_path / "0.arrow").exists()
 
 
@@ -75,7 +79,7 @@ def test_ascending_agrees_with_sorting_tuples():
         second = pa.array([Decimal(int(b)) for b in rows[:, 1]], pa.decimal128(5, 0))
         table = pa.table({"a": rows[:, 0], "b": second})
         listed = [tuple(row) for row in rows.tolist()]
-        assert tasks.ascending(table) is (listed == sorted(listed))
+        assert tasks.is_ascending(table) is (listed == sorted(listed))
 
 
 def test_executors_need_no_kpg(tmp_path):

@@ -110,7 +110,7 @@ class Run:
             feed(self.table, [c for c in changes if c[1] == rounds])
             updates = self.evaluate(rounds, hydrating)
             produced += listed(updates, rounds)
-            for owed in self.table.owed:
+            for owed in self.table.new_rounds:
                 assert owed > rounds
                 heapq.heappush(agenda, owed)
         if commit:

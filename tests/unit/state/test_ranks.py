@@ -9,7 +9,7 @@ import pytest
 from kpg.runtime.errors import InternalError
 from kpg.runtime.state.history import HistoryTable
 from kpg.runtime.trace.updates import Updates
-from kpg.runtime.worker.derivation_rounds import first_rounds_in_state, ranked, ranks_of
+from kpg.runtime.worker.derivation_rounds import first_rounds_in_state, ranks_of, rows_with_ranks
 
 Row = tuple[int, int]
 History = dict[Row, Counter[int]]
@@ -59,15 +59,15 @@ def test_ranks_in_a_history_table(seed: int) -> None:
     for epoch in range(1, 12):
         step(table, history, choice, epoch)
         known = expected(history)
-        rows, ranks = ranked(table)
+        rows, ranks = rows_with_ranks(table)
         assert dict(zip(map(tuple, rows.T.tolist()), ranks.tolist(), strict=True)) == known
         every = np.array([(a, b) for a in range(7) for b in range(5)], np.int64).T
         found = ranks_of(table, every)
         assert found.tolist() == [known.get(row, -1) for row in map(tuple, every.T.tolist())]
         once = ever(history)
-        found = ranks_of(table, every, gone=True)
+        found = ranks_of(table, every, include_deleted=True)
         assert found.tolist() == [once.get(row, -1) for row in map(tuple, every.T.tolist())]
-        rows, ranks = ranked(table, gone=True)
+        rows, ranks = rows_with_ranks(table, include_deleted=True)
         assert dict(zip(map(tuple, rows.T.tolist()), ranks.tolist(), strict=True)) == once
 
 
@@ -84,7 +84,7 @@ def test_many_keys() -> None:
 
 def test_only_loops_that_are_in_no_other_have_ranks() -> None:
     with pytest.raises(InternalError, match="depth 3"):
-        ranked(HistoryTable(1, (), 3))
+        rows_with_ranks(HistoryTable(1, (), 3))
 
 
 def test_first_rounds_of_a_trace() -> None:

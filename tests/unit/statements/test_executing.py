@@ -56,4 +56,4 @@ def test_its_plan_is_used_again() -> None:
             "x",
         ]
         assert db._open is not None
-        assert db._open.remembered.used == 3
+        assert db._open.plan_cache.hits == 3

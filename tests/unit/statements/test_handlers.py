@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 import kpg
-from kpg.api.view import Maintained
+from kpg.api.view import MaintainedView
 from kpg.compiler.sql.parse import definitions, statements
 from kpg.compiler.sql.parse.statements import Statement
 from kpg.execute.registry import Kind, Outcome, register, registration
@@ -17,7 +17,7 @@ from kpg.runtime.errors import NotSupportedError
 from kpg.session.engine import Engine
 
 CLASSES = get_args(Statement)
-NAMES = {**vars(definitions), **vars(statements), "ast": definitions, "Maintained": Maintained} | {
+NAMES = {**vars(definitions), **vars(statements), "ast": definitions, "Maintained": MaintainedView} | {
     "Engine": Engine
 }
 """What annotations name that are imported for types only."""

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpg
-from kpg.compiler.sql.parameterize.value_lists import read
+from kpg.compiler.sql.parameterize.value_lists import read_inserts
 from tests.unit.kpg.twins import Twins
 
 COLUMNS = [
@@ -378,11 +378,11 @@ def test_what_is_made_of_a_statement_follows_definitions() -> None:
 
 
 def test_what_is_read() -> None:
-    (rows,) = read("insert into t (a, B) values (1, 'it''s') , (-2.5,null) returning a") or ()
+    (rows,) = read_inserts("insert into t (a, B) values (1, 'it''s') , (-2.5,null) returning a") or ()
     assert rows.text == "insert into t (a, B) values (NULL, NULL) returning a"
     assert rows.columns == (("1", "-2.5"), ("'it''s'", "null"))
-    assert len(read("insert into t values (1); INSERT INTO t VALUES (2);") or ()) == 2
-    (rows,) = read("insert into t values ($2, ?)", [1.5, datetime(2020, 1, 2)]) or ()
+    assert len(read_inserts("insert into t values (1); INSERT INTO t VALUES (2);") or ()) == 2
+    (rows,) = read_inserts("insert into t values ($2, ?)", [1.5, datetime(2020, 1, 2)]) or ()
     assert rows.columns == (("TIMESTAMP '2020-01-02 00:00:00'",), ("1.5d",))
 
 
@@ -402,4 +402,4 @@ def test_what_is_read() -> None:
     ],
 )
 def test_what_is_not_read(text: str) -> None:
-    assert read(text) is None
+    assert read_inserts(text) is None

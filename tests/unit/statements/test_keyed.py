@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.execute.changes.keyed_changes import keyed
+from kpg.execute.changes.keyed_changes import prepare_keyed_change
 from kpg.session.session import Session
 
 SETUP = """
@@ -39,9 +39,9 @@ def db() -> Iterator[kpg.Database]:
 
 def handed_in(session: Session, text: str, values: list[Any]) -> "Future[Any]":
     """A statement as the server hands it in."""
-    engine = session.hub.engine
-    how = session.how(text, values)
-    return session.hub.submit(session, lambda: session.answer(engine, text, values), **how)
+    engine = session.session_manager.engine
+    how = session.job_options(text, values)
+    return session.session_manager.submit(session, lambda: session.run_text(engine, text, values), **how)
 
 
 def told(future: "Future[Any]") -> object:
@@ -119,17 +119,17 @@ def test_what_is_not_gathered(db: kpg.Database, text: str) -> None:
     session = db.session()
     for _ in range(3):
         session.sql(text, [1])
-    assert keyed(session.hub.engine, text, [1]) is None
+    assert prepare_keyed_change(session.session_manager.engine, text, [1]) is None
 
 
 def test_what_is_gathered(db: kpg.Database) -> None:
     session, text = db.session(), "delete from t where id = $1"
-    assert keyed(session.hub.engine, text, [1]) is None
+    assert prepare_keyed_change(session.session_manager.engine, text, [1]) is None
     for _ in range(3):
         session.sql(text, [1])
-    assert keyed(session.hub.engine, text, [1]) is not None
+    assert prepare_keyed_change(session.session_manager.engine, text, [1]) is not None
     db.sql("create index on t (x)")
-    assert keyed(session.hub.engine, text, [1]) is None
+    assert prepare_keyed_change(session.session_manager.engine, text, [1]) is None
 
 
 def test_sessions_that_read_do_not_part_those_that_write(db: kpg.Database) -> None:

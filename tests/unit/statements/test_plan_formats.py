@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from kpg.execute.queries.explain import formatted
+from kpg.execute.queries.explain import format_tree
 
 TREE = {
     "Plan": {
@@ -24,12 +24,12 @@ TREE = {
 
 @pytest.mark.parametrize(("format_", "read"), [("JSON", json.loads), ("YAML", yaml.safe_load)])
 def test_what_is_written_is_read(format_: str, read: object) -> None:
-    assert callable(read) and read(formatted(TREE, format_)) == [TREE]
+    assert callable(read) and read(format_tree(TREE, format_)) == [TREE]
 
 
 def test_xml_is_what_postgres_readers_look_for() -> None:
     tree = {"Plan": {"Node Type": "Source", "Output": ["a < b\r\x01"], "Plans": [{"Node": "%1"}], "On": True}}
-    text = formatted(tree, "XML")
+    text = format_tree(tree, "XML")
     assert text.splitlines()[:4] == [
         '<explain xmlns="http://www.postgresql.org/2009/explain">',
         "  <Query>",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import kpg
 from kpg.api.database import Database
-from kpg.compiler.sql.parameterize.normalization import normal
+from kpg.compiler.sql.parameterize.normalization import normalize_text
 from tests.unit.kpg.twins import Twins
 
 SETUP = (
@@ -273,10 +273,10 @@ def test_every_shape_asked_thrice_is_what_it_is_anew(shape: str) -> None:
 def used(db: Database, *texts: str) -> int:
     """How many of some statements had a plan."""
     assert db._open is not None
-    before = db._open.remembered.used
+    before = db._open.plan_cache.hits
     for text in texts:
         db.sql(text)
-    return db._open.remembered.used - before
+    return db._open.plan_cache.hits - before
 
 
 @pytest.mark.parametrize(
@@ -425,9 +425,9 @@ def test_a_name_of_the_callers_is_not_taken_for_a_table(db: Database) -> None:
 
 
 def test_texts_without_their_constants() -> None:
-    found = normal("select s from v1 where b = 'x''y' and \"a 5\" = 5 and c < 1.25;")
+    found = normalize_text("select s from v1 where b = 'x''y' and \"a 5\" = 5 and c < 1.25;")
     assert found is not None
-    assert found.written == ("'x''y'", "5", "1.25")
+    assert found.constant_texts == ("'x''y'", "5", "1.25")
     assert [text for text in found.text.split("\ue000") if "=" in text or "<" in text] == [
         "select s from v1 where b = ",
         ' and "a 5" = ',
@@ -452,4 +452,4 @@ def test_texts_without_their_constants() -> None:
     ],
 )
 def test_texts_that_are_read_as_they_are(text: str) -> None:
-    assert normal(text) is None
+    assert normalize_text(text) is None

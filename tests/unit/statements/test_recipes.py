@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.execute.changes.keyed_changes import row_of
+from kpg.execute.changes.keyed_changes import encode_single_insert
 
 TABLES = """
     create table t (a int primary key, b text, c numeric(10, 2), d date, e boolean, f double precision,
@@ -35,7 +35,7 @@ def db() -> Any:
 def test_a_row_is_what_the_statement_stores(db: kpg.Database, values: list[Any]) -> None:
     engine = db._engine
     text = "insert into t values ($1, $2, $3, $4, $5, $6, $7)"
-    found = row_of(engine, text, values)
+    found = encode_single_insert(engine, text, values)
     db.sql(text, values)
     assert found is not None
     assert found[0].entry.name == "t"
@@ -44,7 +44,7 @@ def test_a_row_is_what_the_statement_stores(db: kpg.Database, values: list[Any])
 
 def test_columns_constants_and_positions(db: kpg.Database) -> None:
     text = "insert into t (b, g, a) values ('q', ?, ?);"
-    found = row_of(db._engine, text, [5, 6])
+    found = encode_single_insert(db._engine, text, [5, 6])
     db.sql(text, [5, 6])
     assert found is not None
     assert [[word] for word in found[1]] == db._engine.table("t").scan().tolist()
@@ -72,16 +72,16 @@ def test_columns_constants_and_positions(db: kpg.Database) -> None:
     ],
 )
 def test_what_takes_more_is_left_to_others(db: kpg.Database, text: str, values: list[Any]) -> None:
-    assert row_of(db._engine, text, values) is None
+    assert encode_single_insert(db._engine, text, values) is None
 
 
 def test_a_recipe_ends_with_the_table_that_it_was_for(db: kpg.Database) -> None:
     text = "insert into u values ($1)"
-    assert row_of(db._engine, text, ["1"]) is None
+    assert encode_single_insert(db._engine, text, ["1"]) is None
     db.sql("create table u (x text)")
-    first = row_of(db._engine, text, ["1"])
+    first = encode_single_insert(db._engine, text, ["1"])
     db.sql("drop table u; create table u (x int)")
-    second = row_of(db._engine, text, ["1"])
+    second = encode_single_insert(db._engine, text, ["1"])
     assert first is not None
     assert second is not None
     assert second[1] == [1]

@@ -3,7 +3,7 @@
 import pytest
 
 import kpg
-from kpg.compiler.sql.parameterize.value_lists import among_others
+from kpg.compiler.sql.parameterize.value_lists import find_inserts
 from kpg.runtime.errors import CanceledError, Error
 from tests.unit.kpg.twins import Twins
 
@@ -69,12 +69,12 @@ def test_inserts_among_others(text: str) -> None:
 
 def test_where_inserts_are() -> None:
     text = "begin; insert into t values (1), (2);\n-- two\n insert into t values ('x;y'); commit"
-    found = among_others(text)
+    found = find_inserts(text)
     assert [text[one.start : one.stop] for one in found] == [
         "insert into t values (1), (2)",
         "insert into t values ('x;y')",
     ]
-    assert among_others("select 1; -- insert\ninsert into t values (1)") == []
+    assert find_inserts("select 1; -- insert\ninsert into t values (1)") == []
 
 
 LONG = (

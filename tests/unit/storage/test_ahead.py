@@ -5,17 +5,17 @@ import threading
 
 import pytest
 
-from kpg.runtime.storage.background_work import Ahead, Hand
+from kpg.runtime.storage.background_work import BackgroundWork, TaskThread
 
 
 def test_work_ends_well_or_in_an_error() -> None:
-    assert Ahead(lambda: None).wait() is None
-    error = Ahead(lambda: 1 // 0).wait()
+    assert BackgroundWork(lambda: None).wait() is None
+    error = BackgroundWork(lambda: 1 // 0).wait()
     assert isinstance(error, ZeroDivisionError)
 
 
 def test_a_hand_does_one_thing_after_the_other() -> None:
-    hand, done, go = Hand(), list[tuple[int, str]](), threading.Event()
+    hand, done, go = TaskThread(), list[tuple[int, str]](), threading.Event()
 
     def work(number: int) -> None:
         assert go.wait(60)
@@ -23,7 +23,7 @@ def test_a_hand_does_one_thing_after_the_other() -> None:
         if number == 1:
             raise ValueError("no")
 
-    tasks = [hand.do(lambda number=number: work(number)) for number in range(3)]  # type: ignore[misc]
+    tasks = [hand.submit(lambda number=number: work(number)) for number in range(3)]  # type: ignore[misc]
     assert done == []
     go.set()
     assert [str(task.wait()) for task in tasks] == ["None", "no", "None"]
@@ -32,8 +32,8 @@ def test_a_hand_does_one_thing_after_the_other() -> None:
 
 
 def test_its_thread_ends_with_it() -> None:
-    hand, found = Hand(), list[threading.Thread]()
-    hand.do(lambda: found.append(threading.current_thread())).wait()
+    hand, found = TaskThread(), list[threading.Thread]()
+    hand.submit(lambda: found.append(threading.current_thread())).wait()
     assert found[0].is_alive()
     del hand
     gc.collect()
@@ -45,8 +45,8 @@ def test_a_hand_for_which_there_was_no_thread_once(monkeypatch: pytest.MonkeyPat
     def no_thread(self: threading.Thread) -> None:
         raise RuntimeError("no thread")
 
-    hand = Hand()
+    hand = TaskThread()
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="no thread"):
         patch.setattr(threading.Thread, "start", no_thread)
-        hand.do(lambda: 1)
-    assert hand.do(lambda: 2).result() == 2
+        hand.submit(lambda: 1)
+    assert hand.submit(lambda: 2).result() == 2

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kpg.runtime.storage.files import PAGE, Disk, Files, _copied, make_folder
+from kpg.runtime.storage.files import PAGE, Disk, Files, _copy_written_parts, make_folder
 from tests.model.disk import PowerCut, Sim
 
 
@@ -279,7 +279,7 @@ def test_what_cannot_be_read_is_no_zeros(tmp_path: Path, monkeypatch: pytest.Mon
     path = tmp_path / "a"
     path.write_bytes(bytes(range(256)) * 64)
     with path.open("rb") as file:
-        found = _copied(file.fileno(), 20000)
+        found = _copy_written_parts(file.fileno(), 20000)
         assert found[:16384].tobytes() == path.read_bytes() and not found[16384:].any()
 
         def broken(descriptor: int, buffers: object, offset: int) -> int:
@@ -287,6 +287,6 @@ def test_what_cannot_be_read_is_no_zeros(tmp_path: Path, monkeypatch: pytest.Mon
 
         with monkeypatch.context() as patch, pytest.raises(OSError, match="Input/output error"):
             patch.setattr(os, "preadv", broken)
-            _copied(file.fileno(), 16384)
+            _copy_written_parts(file.fileno(), 16384)
         monkeypatch.setattr(os, "preadv", lambda *_: 0)  # it is cut off between two calls
-        assert not _copied(file.fileno(), 16384).any()
+        assert not _copy_written_parts(file.fileno(), 16384).any()

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from kpg.runtime.storage.background_work import Lazy
+from kpg.runtime.storage.background_work import DebouncedWork
 from tests.waiting import PATIENCE
 
 
@@ -16,28 +16,28 @@ def test_it_is_done_once_however_often_it_was_wanted() -> None:
         count.append(1)
         done.set()
 
-    lazy = Lazy(work, 0.01)
-    with lazy.apart:
+    lazy = DebouncedWork(work, 0.01)
+    with lazy.lock:
         for _ in range(3):
-            lazy.wanted()
+            lazy.request()
     assert done.wait(PATIENCE)
-    with lazy.apart:
+    with lazy.lock:
         assert count == [1]
     done.clear()
-    lazy.wanted()
+    lazy.request()
     assert done.wait(PATIENCE)
-    lazy.end()
+    lazy.stop()
     assert count == [1, 1]
 
 
 def test_nothing_is_done_after_the_end() -> None:
     count: list[int] = []
-    lazy = Lazy(lambda: count.append(1), 3600)
-    lazy.wanted()
+    lazy = DebouncedWork(lambda: count.append(1), 3600)
+    lazy.request()
     timer = lazy._timer
     assert timer is not None
-    lazy.end()
-    lazy.wanted()
+    lazy.stop()
+    lazy.request()
     assert lazy._timer is None
     timer.join()  # given up, an hour early
     timer.function()  # and had it gone off right before the end, it would find that it is over
@@ -46,13 +46,13 @@ def test_nothing_is_done_after_the_end() -> None:
 
 def test_it_is_done_though_once_there_was_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     done = threading.Event()
-    lazy = Lazy(done.set, 0.001)
+    lazy = DebouncedWork(done.set, 0.001)
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="no thread"):
         patch.setattr(threading.Timer, "start", no_thread)
-        lazy.wanted()
-    lazy.wanted()
+        lazy.request()
+    lazy.request()
     assert done.wait(PATIENCE)
-    lazy.end()
+    lazy.stop()
 
 
 def no_thread(self: threading.Thread) -> None:

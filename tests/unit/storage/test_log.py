@@ -23,9 +23,9 @@ def contents(sim: Sim, segment: int = 3) -> list[tuple[int, int, bytes]]:
 def test_what_was_written_is_read() -> None:
     sim = Sim()
     log = Log.create(sim, 3, 99, 10)
-    log.write(1, [payload(1)])
-    assert log.write(2, [payload(2, 16), memoryview(payload(3, 8))]) == 11
-    log.write(7, [])
+    log.append(1, [payload(1)])
+    assert log.append(2, [payload(2, 16), memoryview(payload(3, 8))]) == 11
+    log.append(7, [])
     log.sync()
     assert contents(sim) == [(1, 10, payload(1)), (2, 11, payload(2, 16) + payload(3, 8)), (7, 12, b"")]
     found = list(Segment(sim, 3, 99).records())
@@ -37,12 +37,12 @@ def test_what_was_written_is_read() -> None:
 def test_a_log_goes_on() -> None:
     sim = Sim()
     log = Log.create(sim, 3, 99, 10)
-    log.write(1, [payload(1)])
+    log.append(1, [payload(1)])
     log.sync()
     segment = Segment(sim, 3, 99)
     (record,) = segment.records()
     log = Log.resume(sim, segment, 3, record.end, 11)
-    log.write(1, [payload(2)])
+    log.append(1, [payload(2)])
     assert [one[2] for one in contents(sim)] == [payload(1), payload(2)]
 
 
@@ -50,7 +50,7 @@ def test_a_log_of_an_earlier_version_goes_on_as_one_of_this() -> None:
     """Who knows that version only does not read what is new in it."""
     sim = Sim()
     log = Log.create(sim, 3, 99, 10)
-    log.write(1, [payload(1)])
+    log.append(1, [payload(1)])
     log.close()
     file = sim.open("log-00000003", writing=True)
     words = np.frombuffer(file.read(0, 64), np.int64).copy()
@@ -60,17 +60,17 @@ def test_a_log_of_an_earlier_version_goes_on_as_one_of_this() -> None:
     segment = Segment(sim, 3, 99)
     (record,) = segment.records()
     log = Log.resume(sim, segment, 3, record.end, 11)
-    log.write(1, [payload(2)])
+    log.append(1, [payload(2)])
     assert np.frombuffer(file.read(0, 64), np.int64)[:6].tolist() == [MAGIC, VERSION, 99, 3, 10, segment.salt]
     assert [one[2] for one in contents(sim)] == [payload(1), payload(2)]
 
 
 def test_what_is_written_again_is_whole_pages_of_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else each piece would be refused where it is to go past the system's memory."""
-    monkeypatch.setattr("kpg.runtime.storage.log.ROOM", 2 * PAGE)
+    monkeypatch.setattr("kpg.runtime.storage.log.ALLOCATION_BYTES", 2 * PAGE)
     sim = Sim()
     log = Log.create(sim, 3, 99, 10)
-    log.write(1, [payload(1, 5 * PAGE)])
+    log.append(1, [payload(1, 5 * PAGE)])
     log.sync()
     addresses, write = list[int](), SimFile.write
 
@@ -88,12 +88,12 @@ def test_what_is_written_again_is_whole_pages_of_memory_too(monkeypatch: pytest.
 def test_cut_back_to_a_mark() -> None:
     sim = Sim()
     log = Log.create(sim, 3, 99, 0)
-    log.write(1, [payload(1)])
-    mark = log.mark()
-    log.write(1, [payload(2)])
-    log.write(1, [payload(3)])
-    log.cut(mark)
-    log.write(1, [payload(4)])
+    log.append(1, [payload(1)])
+    mark = log.position()
+    log.append(1, [payload(2)])
+    log.append(1, [payload(3)])
+    log.truncate_to(mark)
+    log.append(1, [payload(4)])
     log.sync()
     assert [one[2] for one in contents(sim)] == [payload(1), payload(4)]
     assert [one[1] for one in contents(sim)] == [0, 1]
@@ -117,7 +117,7 @@ def test_a_cut_at_any_operation_leaves_what_was_synced(every: int) -> None:
             log = Log.create(sim, 3, 99, 0)
             for number in range(20):
                 given = number + 1
-                log.write(1, [payload(number)])
+                log.append(1, [payload(number)])
                 if number % every == every - 1:
                     log.sync()
                     synced = number + 1
@@ -137,7 +137,7 @@ def test_every_flipped_bit_is_found() -> None:
     sim = Sim()
     log = Log.create(sim, 3, 99, 0)
     for number in range(4):
-        log.write(1, [payload(number, 80)])
+        log.append(1, [payload(number, 80)])
         log.sync()
     whole = bytes(sim.names[segment_name(3)].now)
     expected = contents(sim)
@@ -159,9 +159,9 @@ def test_a_record_that_was_written_in_part_was_never_there() -> None:
     """A disk that is full takes as many bytes as it has room for."""
     sim = Sim()
     log = Log.create(sim, 3, 99, 0)
-    log.write(1, [payload(1, 16)])
+    log.append(1, [payload(1, 16)])
     start = log.end
-    log.write(1, [bytes([1]) * 1000])
+    log.append(1, [bytes([1]) * 1000])
     whole = bytes(sim.names[segment_name(3)].now)
     for end in range(start, log.end - 8):
         for room in (b"", bytes(5000)):
@@ -174,28 +174,28 @@ def test_a_record_whose_last_word_never_came_is_there() -> None:
     """Or came in part: a power cut may take its sector, and a write fail anywhere."""
     sim = Sim()
     log = Log.create(sim, 3, 99, 1)
-    log.write(1, [payload(1, 744)])
+    log.append(1, [payload(1, 744)])
     data = sim.names[segment_name(3)].now
     (record,) = Segment(sim, 3, 99).records()
-    assert Segment(sim, 3, 99).is_ended(record)
+    assert Segment(sim, 3, 99).has_end_word(record)
     word = bytes(data[record.end - 8 : record.end])
     for room in (100, 0):
         for came in range(9):
             data[record.end - 8 :] = word[:came] + bytes(8 - came + room if room else 0)
             (record,) = (segment := Segment(sim, 3, 99)).records()
-            assert segment.is_ended(record)
+            assert segment.has_end_word(record)
     for bit in range(64):
         flipped = (int.from_bytes(word, "little") ^ 1 << bit).to_bytes(8, "little")
         data[record.end - 8 :] = flipped
         (record,) = (segment := Segment(sim, 3, 99)).records()
-        assert not segment.is_ended(record)
+        assert not segment.has_end_word(record)
 
 
 def test_damage_says_where() -> None:
     sim = Sim()
     log = Log.create(sim, 3, 99, 0)
     for number in range(3):
-        log.write(1, [payload(number, 80)])
+        log.append(1, [payload(number, 80)])
         log.sync()
     second = list(Segment(sim, 3, 99).records())[1]
     sim.names[segment_name(3)].now[second.end - 9] ^= 1
@@ -226,7 +226,7 @@ def test_others_files_and_newer_formats_are_refused() -> None:
 def test_a_segment_whose_header_never_came_is_empty() -> None:
     sim = Sim()
     sim.create(segment_name(3))
-    assert Segment(sim, 3, 99).empty
+    assert Segment(sim, 3, 99).is_empty
     assert contents(sim) == []
 
 
@@ -237,7 +237,7 @@ def test_records_are_written_in_whole_pages() -> None:
     node = sim.names[segment_name(3)]
     for number, size in enumerate([8, 1 << 17, 16, 4096, (1 << 16) + 8, 24]):
         start, node.waiting[:] = log.end, []
-        log.write(1, [payload(number, size)])
+        log.append(1, [payload(number, size)])
         offsets = [offset for offset, _ in node.waiting]
         assert offsets[0] == start - start % PAGE
         assert all((offset | len(part or b"")) % PAGE == 0 for offset, part in node.waiting)
@@ -251,17 +251,17 @@ def test_records_are_written_in_whole_pages() -> None:
 def test_what_is_cut_back_leaves_the_page_as_it_was(size: int) -> None:
     sim = Sim()
     log = Log.create(sim, 3, 99, 0)
-    log.write(1, [payload(0, size)])
+    log.append(1, [payload(0, size)])
     log.sync()
-    mark = log.mark()
-    log.write(1, [payload(1, 1 << 17)])
-    log.cut(mark)
+    mark = log.position()
+    log.append(1, [payload(1, 1 << 17)])
+    log.truncate_to(mark)
     assert len(sim.names[segment_name(3)].now) == mark.end
-    log.write(1, [payload(2, 40)])
+    log.append(1, [payload(2, 40)])
     log.sync()
     expected = [(1, 0, payload(0, size)), (1, 1, payload(2, 40))]
     assert contents(sim) == contents(sim.after_cut(5)) == expected
     segment = Segment(sim, 3, 99)
     again = Log.resume(sim, segment, 3, log.end, 2)
-    again.write(1, [payload(3, 72)])
+    again.append(1, [payload(3, 72)])
     assert contents(sim) == [*expected, (1, 2, payload(3, 72))]

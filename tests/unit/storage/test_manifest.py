@@ -4,7 +4,15 @@ import pytest
 
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.storage.codec import DamagedError
-from kpg.runtime.storage.packs import NAME, Checkpoint, Manifest, PackFacts, read_manifest, swap, write_beside
+from kpg.runtime.storage.packs import (
+    MANIFEST_NAME,
+    Checkpoint,
+    Manifest,
+    PackFacts,
+    activate_manifest,
+    read_manifest,
+    write_manifest,
+)
 from tests.model.disk import PowerCut, Sim
 
 FIRST = Manifest(77, 1)
@@ -12,8 +20,8 @@ SECOND = Manifest(77, 4, Checkpoint(12, (PackFacts(1, 10, 8), PackFacts(2, 3, 3)
 
 
 def put(sim: Sim, manifest: Manifest) -> None:
-    write_beside(sim, manifest)
-    swap(sim)
+    write_manifest(sim, manifest)
+    activate_manifest(sim)
 
 
 def test_what_is_written_is_read() -> None:
@@ -22,7 +30,7 @@ def test_what_is_written_is_read() -> None:
     for manifest in (FIRST, SECOND):
         put(sim, manifest)
         assert read_manifest(sim) == manifest
-        assert sorted(sim.names) == [NAME]
+        assert sorted(sim.names) == [MANIFEST_NAME]
 
 
 def test_a_power_cut_leaves_one_or_the_other() -> None:
@@ -46,7 +54,7 @@ def test_a_power_cut_leaves_one_or_the_other() -> None:
 def test_every_flipped_bit_is_found() -> None:
     sim = Sim()
     put(sim, SECOND)
-    now = sim.names[NAME].now
+    now = sim.names[MANIFEST_NAME].now
     for place in range(len(now)):
         now[place] ^= 1 << (place % 8)
         with pytest.raises(OperationalError, match="sim/manifest"):
@@ -54,7 +62,7 @@ def test_every_flipped_bit_is_found() -> None:
         now[place] ^= 1 << (place % 8)
     for size in range(0, len(now), 7):
         short = Sim()
-        short.create(NAME).write(0, [bytes(now[:size])])
+        short.create(MANIFEST_NAME).write(0, [bytes(now[:size])])
         with pytest.raises(DamagedError, match="sim/manifest"):
             read_manifest(short)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kpg.runtime.storage.files import Disk, read_in
+from kpg.runtime.storage.files import Disk, prefault
 
 SCRIPT = """
 import os, sys
@@ -37,21 +37,21 @@ def test_mapped_bytes_are_read_or_refused(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(bytes(range(256)) * 64)
     data = Disk(tmp_path).map("a")
-    read_in(data)
-    read_in(data[:0])
-    read_in(data[5000:5001])
+    prefault(data)
+    prefault(data[:0])
+    prefault(data[5000:5001])
     assert data[5000:5002].tolist() == [136, 137]
     with path.open("r+b") as file:
         file.truncate(4096)
-    read_in(data[:4096])
+    prefault(data[:4096])
     with pytest.raises(OSError) as caught:
-        read_in(data[4000:9000])
+        prefault(data[4000:9000])
     assert caught.value.errno == errno.EIO
 
 
 def test_what_is_not_mapped_is_there() -> None:
-    read_in(np.arange(10, dtype=np.uint8)[3:])
-    read_in(np.frombuffer(bytearray(100), np.uint8))
+    prefault(np.arange(10, dtype=np.uint8)[3:])
+    prefault(np.frombuffer(bytearray(100), np.uint8))
 
 
 def test_a_database_whose_pages_cannot_be_read_tells_so_and_lives(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from kpg.runtime.storage.codec import DamagedError
 from kpg.runtime.storage.files import Disk
 from kpg.runtime.storage.packs import (
     BLOCK,
-    EMPTY,
-    WORDS,
+    BLOCK_WORDS,
+    ZERO_BLOCK_SUM,
     Pack,
     Packs,
     PackWriter,
@@ -57,26 +57,28 @@ def test_what_is_written_comes_back() -> None:
 def test_arrays_that_may_be_written_to_have_a_mapping_of_their_own(tmp_path: Path) -> None:
     """A fork copies what is known of the pages of a mapping that was written to: of most it is not."""
     writer = PackWriter(Disk(tmp_path), 5, DATABASE)
-    words = np.arange(4 * WORDS)
+    words = np.arange(4 * BLOCK_WORDS)
     places = [writer.add(part, sums_of(part), 0) for part in [words.view(np.uint8)] * 3]
     writer.finish()
     packs = Packs(Disk(tmp_path), DATABASE)
     pack, reader = packs.get(5), Reader(packs)
-    stored = [Stored(5, place, "<i8", (4 * WORDS,), 4 * WORDS, fixed=place == 0) for place in places]
+    stored = [
+        Stored(5, place, "<i8", (4 * BLOCK_WORDS,), 4 * BLOCK_WORDS, fixed=place == 0) for place in places
+    ]
     fixed, changing, other = map(reader, stored)
     assert np.shares_memory(fixed, pack.data)
-    assert np.shares_memory(changing, pack.own) and np.shares_memory(other, pack.own)
+    assert np.shares_memory(changing, pack.writable) and np.shares_memory(other, pack.writable)
     changing[:] = 7
     assert pack.data.view(np.int64).tolist() == 3 * words.tolist()
     assert reader(stored[0]).tolist() == fixed.tolist() == other.tolist() == words.tolist()
-    only_read = Packs(Disk(tmp_path), DATABASE, written=False).get(5)
-    assert only_read.own is not pack.own and np.shares_memory(only_read.own, only_read.data)
+    only_read = Packs(Disk(tmp_path), DATABASE, is_writable=False).get(5)
+    assert only_read.writable is not pack.writable and np.shares_memory(only_read.writable, only_read.data)
 
 
 def test_blocks_of_zeros_are_not_written() -> None:
     sim = Sim()
     written(sim)
-    assert sims_of_zero_block() == EMPTY
+    assert sims_of_zero_block() == ZERO_BLOCK_SUM
     sizes = [what for what in sim.done if what.startswith("write")]
     assert len(sizes) == 5
 

@@ -6,71 +6,79 @@ import numpy as np
 import pytest
 
 from kpg.runtime.storage.codec import DamagedError
-from kpg.runtime.storage.log import NAME, PLACES, SLOT, Log, Proof, Segment, read_proof
+from kpg.runtime.storage.log import (
+    COMMITTED_NAME,
+    SLOT,
+    SLOT_OFFSETS,
+    CommittedFile,
+    Log,
+    Segment,
+    read_committed,
+)
 from tests.model.disk import PowerCut, Sim
 
 
 def test_it_is_read_again() -> None:
     sim = Sim()
-    assert read_proof(sim, 99) == -1
-    proof = Proof.open(sim, 99, -1)
-    assert read_proof(sim, 99) == -1
+    assert read_committed(sim, 99) == -1
+    proof = CommittedFile.open(sim, 99, -1)
+    assert read_committed(sim, 99) == -1
     for number in (3, 4, 9, 5):
-        proof.raise_to(number)
-    assert (proof.number, read_proof(sim, 99)) == (9, 9)
-    again = Proof.open(sim, 99, 9)
-    again.raise_to(10)
-    assert read_proof(sim, 99) == 10
+        proof.advance_to(number)
+    assert (proof.number, read_committed(sim, 99)) == (9, 9)
+    again = CommittedFile.open(sim, 99, 9)
+    again.advance_to(10)
+    assert read_committed(sim, 99) == 10
     sim.sync()
-    again.lower_to(7)
-    assert read_proof(sim.after_cut(1), 99) == 7
+    again.retract_to(7)
+    assert read_committed(sim.after_cut(1), 99) == 7
     with pytest.raises(DamagedError, match="of another database"):
-        read_proof(sim, 98)
+        read_committed(sim, 98)
 
 
 def test_every_flipped_bit_is_found() -> None:
     sim = Sim()
-    proof = Proof.open(sim, 99, -1)
-    proof.raise_to(5)
-    proof.raise_to(6)
-    whole = bytes(sim.names[NAME].now)
+    proof = CommittedFile.open(sim, 99, -1)
+    proof.advance_to(5)
+    proof.advance_to(6)
+    whole = bytes(sim.names[COMMITTED_NAME].now)
     for place in range(len(whole)):
         for bit in range(8):
-            sim.names[NAME].now[place] ^= 1 << bit
+            sim.names[COMMITTED_NAME].now[place] ^= 1 << bit
             with pytest.raises(DamagedError, match="committed is "):
-                read_proof(sim, 99)
-            sim.names[NAME].now[:] = whole
+                read_committed(sim, 99)
+            sim.names[COMMITTED_NAME].now[:] = whole
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", SLOT_OFFSETS)
 def test_one_slot_is_enough(place: int) -> None:
     """The other may never have come to the disk."""
     sim = Sim()
-    proof = Proof.open(sim, 99, -1)
-    proof.raise_to(5)
-    proof.raise_to(6)
-    sim.names[NAME].now[place : place + SLOT.size] = bytes(SLOT.size)
-    assert read_proof(sim, 99) in (5, 6)
+    proof = CommittedFile.open(sim, 99, -1)
+    proof.advance_to(5)
+    proof.advance_to(6)
+    sim.names[COMMITTED_NAME].now[place : place + SLOT.size] = bytes(SLOT.size)
+    assert read_committed(sim, 99) in (5, 6)
 
 
 def test_it_says_less_where_it_cannot_be_written() -> None:
     sim = Sim()
-    proof = Proof.open(sim, 99, -1)
-    proof.raise_to(5)
+    proof = CommittedFile.open(sim, 99, -1)
+    proof.advance_to(5)
     sim.fails = lambda count, what: errno.ENOSPC
-    proof.raise_to(6)
+    proof.advance_to(6)
     with pytest.raises(OSError, match="ENOSPC"):
-        proof.lower_to(4)
+        proof.retract_to(4)
     sim.fails = lambda count, what: 0
-    assert read_proof(sim, 99) in (4, 5)
+    assert read_committed(sim, 99) in (4, 5)
     sim.names.clear()
     sim.fails = lambda count, what: errno.ENOSPC if what.startswith("create") else 0
-    nothing = Proof.open(sim, 99, -1)
-    nothing.raise_to(3)
-    nothing.lower_to(1)
+    nothing = CommittedFile.open(sim, 99, -1)
+    nothing.advance_to(3)
+    nothing.retract_to(1)
     nothing.sync()
     nothing.close()
-    assert read_proof(sim, 99) == -1
+    assert read_committed(sim, 99) == -1
 
 
 def test_it_never_says_more_than_the_log_has() -> None:
@@ -80,17 +88,17 @@ def test_it_never_says_more_than_the_log_has() -> None:
         sim.cut_at = 6 + seed % 60
         try:
             log = Log.create(sim, 3, 99, 0)
-            log.proof = Proof.open(sim, 99, -1)
+            log.committed_file = CommittedFile.open(sim, 99, -1)
             for _ in range(20):
-                mark = log.mark()
-                log.write(1, [bytes(8 * int(random.integers(200)))])
+                mark = log.position()
+                log.append(1, [bytes(8 * int(random.integers(200)))])
                 if random.random() < 0.7:
                     log.sync()
                 if random.random() < 0.3:
-                    log.cut(mark)
+                    log.truncate_to(mark)
         except PowerCut:
             pass
         for found in (sim.after_cut(seed), sim.after_kill()):
             if "log-00000003" in found.names:
                 records = list(Segment(found, 3, 99).records())
-                assert read_proof(found, 99) < len(records)
+                assert read_committed(found, 99) < len(records)

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kpg.tpch.oracle import Order, difference, without_limit
+from kpg.tpch.oracle import Order, find_difference, remove_limit
 
 NO_ORDER = Order()
 
@@ -30,7 +30,7 @@ def table(*rows: tuple[Any, ...]) -> pa.Table:
     ],
 )
 def test_same(actual: pa.Table, expected: pa.Table) -> None:
-    assert difference(actual, expected, NO_ORDER) is None
+    assert find_difference(actual, expected, NO_ORDER) is None
 
 
 @pytest.mark.parametrize(
@@ -47,13 +47,13 @@ def test_same(actual: pa.Table, expected: pa.Table) -> None:
     ],
 )
 def test_different(actual: pa.Table, expected: pa.Table, message: str) -> None:
-    assert difference(actual, expected, NO_ORDER) == message
+    assert find_difference(actual, expected, NO_ORDER) == message
 
 
 def test_rows_must_come_in_the_order_of_the_keys() -> None:
     order = Order(("a",))
-    assert difference(table((1, "x"), (1, "y")), table((1, "y"), (1, "x")), order) is None
-    found = difference(table((2, "y"), (1, "x")), table((1, "x"), (2, "y")), order)
+    assert find_difference(table((1, "x"), (1, "y")), table((1, "y"), (1, "x")), order) is None
+    found = find_difference(table((2, "y"), (1, "x")), table((1, "x"), (2, "y")), order)
     assert found == "out of order at row 1: got (2, 'y'), expected (1, 'x')"
 
 
@@ -61,15 +61,15 @@ def test_limit_may_choose_among_equals() -> None:
     order = Order(("a",), 2)
     expected = table((1, "x"), (2, "y"))
     everything = table((1, "x"), (2, "y"), (2, "z"))
-    assert difference(table((1, "x"), (2, "z")), expected, order, lambda: everything) is None
-    found = difference(table((1, "x"), (2, "w")), expected, order, lambda: everything)
+    assert find_difference(table((1, "x"), (2, "z")), expected, order, lambda: everything) is None
+    found = find_difference(table((1, "x"), (2, "w")), expected, order, lambda: everything)
     assert found == "got (2, 'w'), expected (1, 'x')"
 
 
 def test_limit_does_not_excuse_a_row_that_comes_twice() -> None:
     order = Order(("a",), 2)
     expected = table((1, "x"), (1, "y"))
-    assert difference(table((1, "x"), (1, "x")), expected, order, lambda: expected) is not None
+    assert find_difference(table((1, "x"), (1, "x")), expected, order, lambda: expected) is not None
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_order_of_a_query(text: str, order: Order) -> None:
 
 
 def test_without_limit() -> None:
-    assert without_limit("select a from t order by a\nlimit 20") == "select a from t order by a\n"
+    assert remove_limit("select a from t order by a\nlimit 20") == "select a from t order by a\n"

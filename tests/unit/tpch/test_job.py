@@ -77,7 +77,7 @@ class StandIn:
 
 def run(folder: Path, engine: StandIn, monkeypatch: pytest.MonkeyPatch, **options: object) -> tuple[int, str]:
     monkeypatch.setattr(module, "connect", lambda: engine)
-    monkeypatch.setattr(module, "obstacle", lambda: "Java was not found")
+    monkeypatch.setattr(module, "spark_obstacle", lambda: "Java was not found")
     out = io.StringIO()
     arguments = {"scale": 0.01, "queries": [1, 6], "refreshes": 2, "batch": 20, "data": folder, "json": None}
     code = module.run(**(arguments | options), seed=1, console=Console(file=out, width=200))  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from rich.console import Console
 from kpg.tpch.report import (
     JobReport,
     QueryReport,
-    duration,
+    format_duration,
     geometric_mean,
     print_report,
     quantile,
@@ -21,8 +21,10 @@ from kpg.tpch.report import (
 
 @pytest.fixture
 def report() -> JobReport:
-    good = QueryReport(3, 10, 0.5, 2, 1, [0.001, 0.003, 0.002], [0.02, 0.04, 0.03], installed=True)
-    bad = QueryReport(6, 1, 0.25, 0, 3, [0.01], [0.01], installed=True, difference="after the load: got (1)")
+    good = QueryReport(3, 10, 0.5, 2, 1, [0.001, 0.003, 0.002], [0.02, 0.04, 0.03], installation=True)
+    bad = QueryReport(
+        6, 1, 0.25, 0, 3, [0.01], [0.01], installation=True, difference="after the load: got (1)"
+    )
     return JobReport(0.1, 7, 150, "spark", 4.0, [1600, 1700, 1650], [0.2, 0.1, 0.3], [good, bad])
 
 
@@ -41,7 +43,7 @@ def test_geometric_mean() -> None:
     ("seconds", "shown"), [(0.00042, "0.42 ms"), (0.042, "42 ms"), (4.2, "4.2 s"), (math.nan, "-")]
 )
 def test_duration(seconds: float, shown: str) -> None:
-    assert duration(seconds) == shown
+    assert format_duration(seconds) == shown
 
 
 def test_table_has_a_row_per_query_and_totals_last(report: JobReport) -> None:

@@ -36,7 +36,7 @@ def found(made: Spine, *keys: int) -> model.Contents:
     """The rows whose first column is one of the keys."""
     stream = Updates.of([keys], (LATER,), 1)
     columns = np.array([0]), np.array([1])
-    return model.contents(lookup(stream, (0,), made.sought(), *columns, Order.ANY))
+    return model.contents(lookup(stream, (0,), made.lookup_target(), *columns, Order.ANY))
 
 
 def test_updates_come_out_in_the_order_in_which_they_came() -> None:
@@ -45,10 +45,10 @@ def test_updates_come_out_in_the_order_in_which_they_came() -> None:
     head.append(rows((4, 0), time=2, diff=-1))
     assert model.triples(head.updates()) == [((5, 1), (0,), 1), ((3, 2), (0,), 1), ((4, 0), (2,), -1)]
     assert model.triples(head.updates(1, 2)) == [((3, 2), (0,), 1)]
-    assert (len(head), head.counts) == (3, True)
+    assert (len(head), head.has_counts) == (3, True)
     head.truncate(2)
     assert model.triples(head.updates()) == [((5, 1), (0,), 1), ((3, 2), (0,), 1)]
-    assert (len(head), head.counts) == (2, False)
+    assert (len(head), head.has_counts) == (2, False)
     head.clear()
     assert (len(head), model.triples(head.updates())) == (0, [])
 
@@ -80,7 +80,7 @@ def test_a_head_serves_look_ups_by_fewer_columns_than_it_was_made_for() -> None:
     made, _handle = trace(key=2)
     mark = made.mark()
     made.append(rows((1, 10), (1, 11), (2, 20)), end(1))
-    assert made.sought().head is not None
+    assert made.lookup_target().head is not None
     assert found(made, 1) == {((1, 10), (LATER,)): 1, ((1, 11), (LATER,)): 1}
     made.truncate(mark)
     assert found(made, 1) == {}
@@ -90,7 +90,7 @@ def test_a_row_without_columns() -> None:
     made, _handle = trace(0)
     made.append(Updates(np.empty((0, 3), np.int64), np.array([[1]]), np.ones(1, np.int64)), end(2))
     nothing = np.empty(0, np.int64)
-    met = lookup(Updates.of([[7]], (2,), 1), (), made.sought(), np.array([0]), nothing, Order.ANY)
+    met = lookup(Updates.of([[7]], (2,), 1), (), made.lookup_target(), np.array([0]), nothing, Order.ANY)
     assert model.contents(met) == {((7,), (2,)): 3}
     assert model.contents([batch.updates for batch in made.layers()]) == {((), (1,)): 3}
 
@@ -98,12 +98,12 @@ def test_a_row_without_columns() -> None:
 def test_reading_in_order_seals_the_head_and_makes_the_next_steps_batch() -> None:
     made, _handle = trace()
     made.append(rows((3, 0), (1, 0), (3, 0)), end(1))
-    assert (made.batches, made.rows, len(made.sought().batches)) == (1, 3, 0)
+    assert (made.batches, made.rows, len(made.lookup_target().batches)) == (1, 3, 0)
     (batch,) = made.layers()
     assert model.triples(batch.updates) == [((1, 0), (0,), 1), ((3, 0), (0,), 2)]
     assert (batch.lower, batch.upper) == (end(0), end(1))
     made.append(rows((2, 0), time=1), end(2))
-    assert len(made.sought().batches) == 2
+    assert len(made.lookup_target().batches) == 2
 
 
 def test_sealing_within_a_step_keeps_apart_what_may_be_taken_back() -> None:
@@ -125,10 +125,10 @@ def test_a_large_step_is_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(head, "SMALL_STEP", 2)
     made, _handle = trace()
     made.append(rows((2, 0), (1, 0)), end(1))
-    assert len(made.sought().batches) == 0
+    assert len(made.lookup_target().batches) == 0
     shown = made.append(rows((4, 0), (3, 0), (4, 0), time=1), end(2))
     assert model.triples(shown) == [((3, 0), (1,), 1), ((4, 0), (1,), 2)]
-    assert [len(batch) for batch in made.sought().batches] == [2, 2]
+    assert [len(batch) for batch in made.lookup_target().batches] == [2, 2]
 
 
 def test_a_full_head_is_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_a_full_head_is_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
     made, _handle = trace()
     for epoch in range(5):
         made.append(rows((epoch, 0), time=epoch), end(epoch + 1))
-    assert [len(batch) for batch in made.sought().batches] == [3]
+    assert [len(batch) for batch in made.lookup_target().batches] == [3]
     assert found(made, *range(5)) == {((i, 0), (LATER,)): 1 for i in range(5)}
 
 
@@ -144,10 +144,10 @@ def test_with_a_second_reader_every_step_is_a_batch() -> None:
     made, handle = trace()
     other = handle.clone()
     made.append(rows((1, 0)), end(1))
-    assert len(made.sought().batches) == 1
+    assert len(made.lookup_target().batches) == 1
     other.close()
     made.append(rows((1, 1), time=1), end(2))
-    assert len(made.sought().batches) == 1 and made.batches == 2
+    assert len(made.lookup_target().batches) == 1 and made.batches == 2
 
 
 def test_a_key_with_a_history_is_added_up_once_it_is_looked_up_often() -> None:
@@ -170,13 +170,13 @@ def test_a_first_column_that_tells_little_makes_for_batches() -> None:
     made.append(rows(*((1, i) for i in range(300))), end(1))
     stream = Updates.of([[1], [5]], (LATER,), 1)
     for _ in range(9):
-        met = lookup(stream, (0, 1), made.sought(), np.array([0]), np.array([1]), Order.ANY)
+        met = lookup(stream, (0, 1), made.lookup_target(), np.array([0]), np.array([1]), Order.ANY)
         assert model.contents(met) == {((1, 5), (LATER,)): 1}
-    head = made.sought().head
+    head = made.lookup_target().head
     assert head is not None and head.description[layout.VAIN] > kernels.LEAST
     made.append(rows((2, 0), time=1), end(2))
     made.work()
-    assert head.size == 0 and len(made.sought().batches) == 1
+    assert head.size == 0 and len(made.lookup_target().batches) == 1
     made.append(rows((2, 1), time=2), end(3))
     assert head.size == 0
 

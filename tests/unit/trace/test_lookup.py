@@ -159,7 +159,7 @@ def test_a_directory_finds_what_searching_finds(name: str) -> None:
 def test_a_directory_is_of_the_batch_that_built_it() -> None:
     old = batch(Updates.of([range(12800)], (0,), 1), (1,))
     assert pairs(Updates.of([[7]], (1,), 1), (0,), [old])
-    new = old.covering(old.lower, Antichain.of((2,)))
+    new = old.with_frontiers(old.lower, Antichain.of((2,)))
     old.build_directory()
     assert old.has_directory and not new.has_directory
     assert old.description[directory.OFFSETS] and not new.description[directory.OFFSETS]

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from kpg.runtime.kernels.links import MOST_ROOM
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace import lookup
-from kpg.runtime.trace.batch import Batch, Layers, Sought
+from kpg.runtime.trace.batch import Batch, Layers, LookupTarget
 from kpg.runtime.trace.head import Head
-from kpg.runtime.trace.lookup import Meeting, Order
+from kpg.runtime.trace.lookup import KeyMatcher, Order
 from kpg.runtime.trace.updates import Updates
 from tests.model import kernels as model
 from tests.model.updates import updates
@@ -31,9 +31,9 @@ def head_of(*parts: Updates) -> Head:
 
 
 def met(
-    stream: Updates, sought: Sought, order: Order = Order.ANY, key: tuple[int, ...] = (0,)
+    stream: Updates, sought: LookupTarget, order: Order = Order.ANY, key: tuple[int, ...] = (0,)
 ) -> Updates | None:
-    return Meeting(key, BOTH, BOTH[1:]).of(stream, sought, order, 0, 0, 0)
+    return KeyMatcher(key, BOTH, BOTH[1:]).match(stream, sought, order, 0, 0, 0)
 
 
 @settings(max_examples=300)
@@ -55,8 +55,8 @@ def test_every_pair_comes_once(data: st.DataObject) -> None:
     floor = data.draw(st.sampled_from([closed - 1, closed]))
     expected = model.lookup(stream, key, [*batched, *parts], keep_stream, keep_batch, order, closed, floor)
     columns = np.array(keep_stream, np.int64), np.array(keep_batch, np.int64)
-    sought = Sought(Layers(map(batch, batched)), head_of(*parts))
-    result = Meeting(key, *columns).of(stream, sought, order, closed, floor, 0)
+    sought = LookupTarget(Layers(map(batch, batched)), head_of(*parts))
+    result = KeyMatcher(key, *columns).match(stream, sought, order, closed, floor, 0)
     if result is None:
         pairs = sum(map(len, batched)) + sum(map(len, parts))
         assert len(stream) * pairs > 2 * len(stream) + lookup.LEAST_ROOM
@@ -65,7 +65,7 @@ def test_every_pair_comes_once(data: st.DataObject) -> None:
 
 
 def test_the_short_forms_stay_where_nothing_varies() -> None:
-    sought = Sought(Layers(), head_of(Updates.of([[1, 1], [5, 6]], (3,), 1)))
+    sought = LookupTarget(Layers(), head_of(Updates.of([[1, 1], [5, 6]], (3,), 1)))
     result = met(Updates.of([[1], [0]], (4,), -1), sought)
     assert result is not None
     assert (result.data.tolist(), result.time.tolist(), result.diff.tolist()) == (
@@ -78,25 +78,27 @@ def test_the_short_forms_stay_where_nothing_varies() -> None:
 
 
 def test_without_a_match_there_are_no_updates() -> None:
-    result = met(Updates.of([[7], [0]], (4,), 1), Sought(Layers(), head_of(Updates.of([[1], [5]], (3,), 1))))
+    result = met(
+        Updates.of([[7], [0]], (4,), 1), LookupTarget(Layers(), head_of(Updates.of([[1], [5]], (3,), 1)))
+    )
     assert result is not None and result.data.shape == (3, 0)
 
 
 def test_too_many_pairs_take_a_lookup() -> None:
     many = Updates.of([[1] * 3 * MOST_ROOM, range(3 * MOST_ROOM)], (3,), 1)
-    assert met(Updates.of([[1], [0]], (4,), 1), Sought(Layers(), head_of(many))) is None
+    assert met(Updates.of([[1], [0]], (4,), 1), LookupTarget(Layers(), head_of(many))) is None
 
 
 def test_many_matches_of_one_row_reserve_no_room_for_as_many_of_each_later_one() -> None:
     many = MOST_ROOM - 1
-    sought = Sought(Layers(), head_of(Updates.of([[1] * many, range(many)], (3,), 1)))
-    meets = Meeting((0,), BOTH, BOTH[1:])
-    found = meets.of(Updates.of([[1], [0]], (4,), 1), sought, Order.ANY, 0, 0, 0)
+    sought = LookupTarget(Layers(), head_of(Updates.of([[1] * many, range(many)], (3,), 1)))
+    meets = KeyMatcher((0,), BOTH, BOTH[1:])
+    found = meets.match(Updates.of([[1], [0]], (4,), 1), sought, Order.ANY, 0, 0, 0)
     assert found is not None and len(found) == many
-    stream = Updates.of([[2] * lookup.FEW, range(lookup.FEW)], (4,), 1)
+    stream = Updates.of([[2] * lookup.MAX_MATCHER_ROWS, range(lookup.MAX_MATCHER_ROWS)], (4,), 1)
     tracemalloc.start()
     try:
-        nothing = meets.of(stream, sought, Order.ANY, 0, 0, 0)
+        nothing = meets.match(stream, sought, Order.ANY, 0, 0, 0)
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -105,13 +107,13 @@ def test_many_matches_of_one_row_reserve_no_room_for_as_many_of_each_later_one()
 
 
 def test_too_many_stream_rows_take_a_lookup() -> None:
-    n = lookup.FEW + 1
+    n = lookup.MAX_MATCHER_ROWS + 1
     stream = Updates.of([[1] * n, range(n)], (4,), 1)
-    assert met(stream, Sought(Layers(), head_of(Updates.of([[7], [5]], (3,), 1)))) is None
+    assert met(stream, LookupTarget(Layers(), head_of(Updates.of([[7], [5]], (3,), 1)))) is None
 
 
 def test_a_product_of_diffs_that_does_not_fit_takes_a_lookup_which_says_so() -> None:
-    sought = Sought(Layers(), head_of(Updates.of([[1], [5]], (3,), 2**40)))
+    sought = LookupTarget(Layers(), head_of(Updates.of([[1], [5]], (3,), 2**40)))
     assert met(Updates.of([[1], [0]], (4,), 2**40), sought) is None
     fits = met(Updates.of([[1], [0]], (4,), 2**20), sought)
     assert fits is not None and fits.diff.tolist() == [2**60]
@@ -119,7 +121,7 @@ def test_a_product_of_diffs_that_does_not_fit_takes_a_lookup_which_says_so() -> 
 
 def test_a_batch_that_wants_a_directory_takes_a_lookup() -> None:
     large = batch(Updates.of([range(12800), range(12800)], (3,), 1))
-    sought = Sought(Layers([large]), None)
+    sought = LookupTarget(Layers([large]), None)
     stream = Updates.of([range(99), range(99)], (4,), 1)
     small = met(stream, sought)
     assert small is not None and small.data.shape == (3, 99)

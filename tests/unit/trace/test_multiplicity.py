@@ -8,7 +8,7 @@ import pytest
 
 import kpg
 from kpg.runtime.errors import DataError
-from kpg.runtime.trace.updates import MOST, Updates, bound_with, largest, most_added
+from kpg.runtime.trace.updates import MULTIPLICITY_LIMIT, Updates, extend_bound, max_added, max_multiplicity
 
 
 def exact(updates: Updates) -> int:
@@ -35,22 +35,26 @@ def test_the_largest_multiplicity(depth: int, seed: int) -> None:
     size = generator.choice([3, 2**33, 2**62, 2**63 - 1])
     diffs = [generator.randint(-size, size) or 1 for _ in keys]
     updates = Updates.of(columns[:2], columns[2:], diffs)
-    assert exact(updates) <= largest(updates) <= exact(updates) + 2**33
-    assert most_added(updates) >= exact(updates)
+    assert exact(updates) <= max_multiplicity(updates) <= exact(updates) + 2**33
+    assert max_added(updates) >= exact(updates)
 
 
 def test_rows_are_looked_at_only_where_the_bound_says_so() -> None:
     held = [Updates.of([range(1000)], (1,), 2**51)]
     more = Updates.of([range(1000, 2000)], (2,), 2**51)
-    assert bound_with(0, lambda: pytest.fail("rows were read"), held[0]) == 1000 * 2**51
-    bound = bound_with(1000 * 2**51, lambda: held, more)
-    assert bound_with(2**61, lambda: held, more) < 2**61 + 2**62
-    assert 2**51 <= bound < MOST
-    assert bound_with(MOST - 1, lambda: held, more) == 2**51 + 2**32
+    assert extend_bound(0, lambda: pytest.fail("rows were read"), held[0]) == 1000 * 2**51
+    bound = extend_bound(1000 * 2**51, lambda: held, more)
+    assert extend_bound(2**61, lambda: held, more) < 2**61 + 2**62
+    assert 2**51 <= bound < MULTIPLICITY_LIMIT
+    assert extend_bound(MULTIPLICITY_LIMIT - 1, lambda: held, more) == 2**51 + 2**32
     with pytest.raises(DataError, match="multiplicity overflow"):
-        bound_with(MOST - 1, lambda: [Updates.of([[7]], (1,), MOST - 2**33)], Updates.of([[7]], (2,), 2**34))
+        extend_bound(
+            MULTIPLICITY_LIMIT - 1,
+            lambda: [Updates.of([[7]], (1,), MULTIPLICITY_LIMIT - 2**33)],
+            Updates.of([[7]], (2,), 2**34),
+        )
     with pytest.raises(DataError, match="multiplicity overflow"):
-        bound_with(0, list, Updates.of([[7]], (2,), -(2**63)))
+        extend_bound(0, list, Updates.of([[7]], (2,), -(2**63)))
 
 
 @pytest.mark.parametrize("looped", [False, True])

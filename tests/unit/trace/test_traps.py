@@ -315,4 +315,4 @@ def test_t31_a_lookup_of_a_large_sorted_stream_gallops() -> None:
     for updates, searched in ((stream, False), (unsorted, True)):
         (met,) = lookup(updates, (0,), Layers([layer]), ONE_COLUMN, ONE_COLUMN, Order.BEFORE, closed=1)
         assert met.data.tolist() == [[3, 4, 5000]] * 2
-        assert layer.searched is searched  # whether every row of the stream was looked up in it
+        assert layer.needs_directory is searched  # whether every row of the stream was looked up in it

@@ -19,7 +19,7 @@ from kpg.runtime.types import (
     decimal,
     range_of,
 )
-from kpg.runtime.values.input_errors import complaint
+from kpg.runtime.values.input_errors import input_error
 
 RAINBOW = Type(Kind.ENUM, labels=("red", "green"), name="rainbow")
 
@@ -52,5 +52,5 @@ RAINBOW = Type(Kind.ENUM, labels=("red", "green"), name="rainbow")
     ],
 )
 def test_complaints_have_postgres_words(text: str, type_: Type, message: str, state: str) -> None:
-    found = complaint(text, type_)
+    found = input_error(text, type_)
     assert (found.message, found.sqlstate) == (message, state)

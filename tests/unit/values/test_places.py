@@ -7,7 +7,7 @@ from kpg.runtime.values import words
 
 @pytest.mark.parametrize(
     ("text", "word"),
-    [("(0,0)", 0), ("(0,1)", 1), ("(1,0)", 65536), ("(2,3)", 131075), ("(4294967295,65535)", words.MOST)],
+    [("(0,0)", 0), ("(0,1)", 1), ("(1,0)", 65536), ("(2,3)", 131075), ("(4294967295,65535)", words.MAX_TID)],
 )
 def test_both_ways(text: str, word: int) -> None:
     assert words.parse_tid(text) == word

@@ -8,7 +8,7 @@ import threading
 from contextlib import suppress
 
 from kpg.api.database import Database
-from kpg.runtime.cluster.transport import Calling, Network
+from kpg.runtime.cluster.transport import MemberConfig, NetworkMembers
 from kpg.runtime.trace.merge import EFFORT
 from kpg.session.distribution import Workers
 
@@ -24,17 +24,17 @@ attend(index, Calling(*calling))
 class Apart:
     """A ``network.Starter`` of processes."""
 
-    host = ("127.0.0.1", "127.0.0.1")
+    addresses = ("127.0.0.1", "127.0.0.1")
 
     def __init__(self) -> None:
         self.running: list[subprocess.Popen[bytes]] = []
 
-    def start(self, calling: Calling) -> None:
-        for index in range(calling.workers):
+    def start(self, config: MemberConfig) -> None:
+        for index in range(config.workers):
             command = [*self.where(index), sys.executable, "-c", CODE]
             process = subprocess.Popen(command, stdin=subprocess.PIPE)
             assert process.stdin is not None
-            process.stdin.write(pickle.dumps((index, tuple(calling))))
+            process.stdin.write(pickle.dumps((index, tuple(config))))
             process.stdin.close()
             self.running.append(process)
 
@@ -62,10 +62,10 @@ class Through(Apart):
         self.ways: list[socket.socket] = []
         self.between: socket.socket | None = None
 
-    def start(self, calling: Calling) -> None:
+    def start(self, config: MemberConfig) -> None:
         self.between = socket.create_server(("127.0.0.1", 0))
-        threading.Thread(target=self._serve, args=(self.between, calling.port), daemon=True).start()
-        super().start(calling._replace(port=self.between.getsockname()[1]))
+        threading.Thread(target=self._serve, args=(self.between, config.port), daemon=True).start()
+        super().start(config._replace(port=self.between.getsockname()[1]))
 
     def _serve(self, between: socket.socket, port: int) -> None:
         while True:
@@ -105,4 +105,4 @@ def _carry(one: socket.socket, other: socket.socket) -> None:
 
 def apart(count: int, small: int = 1000, **options: object) -> Database:
     """A database of so many."""
-    return Database(workers=Workers(Network(count, EFFORT, Apart()), small), **options)  # type: ignore[arg-type]
+    return Database(workers=Workers(NetworkMembers(count, EFFORT, Apart()), small), **options)  # type: ignore[arg-type]

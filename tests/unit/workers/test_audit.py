@@ -26,7 +26,7 @@ def both() -> Iterator[Database]:
 def tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     goes = bulk_load._goes_through_spark
     monkeypatch.setattr(bulk_load, "_goes_through_spark", lambda s, m: isinstance(s, Parts) or goes(s, m))
-    monkeypatch.setattr(bulk_load, "send", send)
+    monkeypatch.setattr(bulk_load, "send_tables", send)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ FACTOR = 3
 
 def again(given: Any) -> Any:
     """What has been sent and came, in this process."""
-    return pickle.loads(messages.pickled(given, lambda buffer: True))
+    return pickle.loads(messages.dumps(given, lambda buffer: True))
 
 
 def tripled(value: int) -> int:

@@ -14,7 +14,7 @@ import pytest
 
 from kpg.api.database import Database
 from kpg.runtime.cluster import transfer
-from kpg.runtime.cluster.transport import Network
+from kpg.runtime.cluster.transport import NetworkMembers
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.trace.merge import EFFORT
 from kpg.session.distribution import Workers
@@ -34,7 +34,7 @@ transfer.IDLE, transfer.BETWEEN, transfer.LOST, member_process.SECONDS_TO_END = 
 class TwoHosts(Apart):
     """Worker 1 is on another host than the coordinator and worker 0."""
 
-    host = (HERE, HERE)
+    addresses = (HERE, HERE)
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ def run(*commands: str) -> None:
 def alike() -> None:
     hosts = TwoHosts()
     one = Database()
-    with Database(workers=Workers(Network(2, EFFORT, hosts), 0)) as db:
+    with Database(workers=Workers(NetworkMembers(2, EFFORT, hosts), 0)) as db:
         assert db._engine.executor.crew.hosts == [HERE, THERE]
         answer_alike(db, one)
     hosts.leave()
@@ -87,8 +87,8 @@ def alike() -> None:
 def pulled(folder: str) -> None:
     hosts = TwoHosts()
     exec(QUICK, {})
-    assert transfer.IDLE == 1
-    with Database(workers=Workers(Network(2, EFFORT, hosts), 0), folder=folder) as db:
+    assert transfer.KEEPALIVE_IDLE == 1
+    with Database(workers=Workers(NetworkMembers(2, EFFORT, hosts), 0), folder=folder) as db:
         db.sql(TEXT)
         db.sql("insert into t select i, 'g' || i % 3, i / 2 from generate_series(1, 3000) g(i)")
         before, told = rows(db, "select * from sums"), list[object]()

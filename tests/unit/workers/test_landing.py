@@ -17,12 +17,12 @@ import kpg
 from kpg.api.database import Database
 from kpg.execute.changes import bulk_load
 from kpg.runtime.cluster import remote_load, transport
-from kpg.runtime.cluster.messages import packed
-from kpg.runtime.cluster.transfer import StrangerError, ship
-from kpg.runtime.convert.arrow import encode
+from kpg.runtime.cluster.messages import encode_message
+from kpg.runtime.cluster.transfer import AuthenticationError, send_batches
+from kpg.runtime.convert.arrow import encode_table
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import IntegrityError, OperationalError
-from kpg.runtime.handles import Berth, Rules
+from kpg.runtime.handles import LoadRules, LoadTarget
 from kpg.runtime.operators.text_exchange import Owners
 from kpg.runtime.spark.source import Source
 from kpg.runtime.types import Schema
@@ -45,25 +45,27 @@ def numbers(first: int, end: int, groups: int = 7) -> pa.Table:
     return pa.table({"k": list(keys), "g": [f"g{k % groups}" for k in keys], "v": [k % 100 for k in keys]})
 
 
-def send(sources: Sequence[tuple[Source, Berth]]) -> dict[str, list[int]]:
+def send(sources: Sequence[tuple[Source, LoadTarget]]) -> dict[str, list[int]]:
     """As ``runtime.spark.landing.send``."""
     return {berth.load: sent(source, berth) for source, berth in sources}
 
 
-def sent(source: Source, berth: Berth) -> list[int]:
+def sent(source: Source, berth: LoadTarget) -> list[int]:
     """Of one source, with an attempt that fails after it has sent something."""
     attempts = []
     for number, table in enumerate(source.data.tables):
         column = source.schema.columns[berth.home]
         dictionary, given = Dictionary(), table.select([berth.home])
-        words = encode(given, Schema((column,)), dictionary)[0]
-        places = Owners(dictionary, len(berth.places), apart=True).of(words, interned=column.type.is_interned)
+        words = encode_table(given, Schema((column,)), dictionary)[0]
+        places = Owners(dictionary, len(berth.addresses), has_local_codes=True).owners(
+            words, interned=column.type.is_interned
+        )
         owned = table.append_column("owner", pa.array(places))
         if number == 0:
-            ship(berth.places, berth.secret, 50, owned.slice(0, 5).to_batches())
-        assert ship(berth.places, berth.secret, 100 - number, owned.to_batches(max_chunksize=1000)) == len(
-            table
-        )
+            send_batches(berth.addresses, berth.secret, 50, owned.slice(0, 5).to_batches())
+        assert send_batches(
+            berth.addresses, berth.secret, 100 - number, owned.to_batches(max_chunksize=1000)
+        ) == len(table)
         attempts.append(100 - number)
     return attempts
 
@@ -72,7 +74,7 @@ def sent(source: Source, berth: Berth) -> list[int]:
 def tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     goes = bulk_load._goes_through_spark
     monkeypatch.setattr(bulk_load, "_goes_through_spark", lambda s, m: isinstance(s, Parts) or goes(s, m))
-    monkeypatch.setattr(bulk_load, "send", send)
+    monkeypatch.setattr(bulk_load, "send_tables", send)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +133,7 @@ def test_what_the_coordinator_carries_does_not_grow_with_the_rows(
     def counted(out: Sequence[Any], ends: Sequence[Any], *rest: Any) -> list[Any]:
         carried[0] += sum(len(piece) for _, pieces in out for piece in pieces)
         replies = exchange(list(out), list(ends), *rest)
-        carried[0] += sum(len(piece) for reply in replies for piece in packed(reply))
+        carried[0] += sum(len(piece) for reply in replies for piece in encode_message(reply))
         return replies
 
     monkeypatch.setattr(transport, "exchange", counted)
@@ -233,14 +235,14 @@ def test_what_only_the_coordinator_can_check_comes_through_it(db: Database, tmp_
 def test_rows_that_came_to_the_wrong_worker_find_the_right_one(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def astray(sources: Sequence[tuple[Source, Berth]]) -> dict[str, list[int]]:
+    def astray(sources: Sequence[tuple[Source, LoadTarget]]) -> dict[str, list[int]]:
         ((source, berth),) = sources
-        attempts = sent(source, berth._replace(places=berth.places[:1]))
+        attempts = sent(source, berth._replace(addresses=berth.addresses[:1]))
         for attempt in attempts:  # to the others nothing comes
-            ship(berth.places[1:], berth.secret, attempt, [])
+            send_batches(berth.addresses[1:], berth.secret, attempt, [])
         return {berth.load: attempts}
 
-    monkeypatch.setattr(bulk_load, "send", astray)
+    monkeypatch.setattr(bulk_load, "send_tables", astray)
     db.sql(TABLE)
     db.sql(VIEW)
     db.load("t", Parts(numbers(0, 100)))
@@ -251,7 +253,7 @@ def test_rows_that_came_to_the_wrong_worker_find_the_right_one(
 def test_workers_that_do_not_see_the_drivers_folder_are_told_of(
     db: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(remote_load, "TOKEN", "another")
+    monkeypatch.setattr(remote_load, "TOKEN_FILE", "compile_other")
     db.sql(TABLE)
     with pytest.raises(
         OperationalError, match=r"does not see the driver's folder .*: rows that it alone has"
@@ -265,12 +267,12 @@ def test_workers_that_do_not_see_the_drivers_folder_are_told_of(
 
 def test_a_task_without_the_secret_or_without_rows(db: Database) -> None:
     db.sql(TABLE)
-    landing: Any = db._engine.executor.landing
+    landing: Any = db._engine.executor.load_staging
     berth = landing.open("t")
-    with pytest.raises(StrangerError):
-        ship(berth.places, bytes(32), 1, [])
-    assert ship(berth.places, berth.secret, 2, []) == 0
-    assert landing.take(berth, [2], Rules(None, None)).rows == 0
+    with pytest.raises(AuthenticationError):
+        send_batches(berth.addresses, bytes(32), 1, [])
+    assert send_batches(berth.addresses, berth.secret, 2, []) == 0
+    assert landing.commit_load(berth, [2], LoadRules(None, None)).rows == 0
     landing.close(berth)
 
 

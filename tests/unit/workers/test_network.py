@@ -13,9 +13,16 @@ import pytest
 import kpg
 from kpg.api.database import Database
 from kpg.runtime.cluster.member_process import serve
-from kpg.runtime.cluster.messages import Command, GoneError, Reply, exchange, packed, pair
-from kpg.runtime.cluster.threads import Threads
-from kpg.runtime.cluster.transport import Calling, Network
+from kpg.runtime.cluster.messages import (
+    Command,
+    ConnectionLostError,
+    Reply,
+    connection_pair,
+    encode_message,
+    exchange,
+)
+from kpg.runtime.cluster.threads import ThreadMembers
+from kpg.runtime.cluster.transport import MemberConfig, NetworkMembers
 from kpg.runtime.dataflow.dataflow_graph import Step
 from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.trace.merge import EFFORT
@@ -57,9 +64,9 @@ class Losing(Apart):
 
     lost: str | None = None
 
-    def start(self, calling: Calling) -> None:
+    def start(self, config: MemberConfig) -> None:
         self.lost = None
-        super().start(calling)
+        super().start(config)
 
     def failure(self) -> str | None:
         return self.lost or super().failure()
@@ -86,7 +93,7 @@ def test_a_worker_without_a_function_says_so_and_nothing_has_changed(
 
 
 def test_a_worker_without_memory_says_so_and_nothing_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    crew = Threads(2)
+    crew = ThreadMembers(2)
     with Database(workers=Workers(crew, 0)) as db:
         db.sql(TEXT)
         db.sql("insert into t values (1, 'x', 2), (2, 'y', 1)")
@@ -95,10 +102,10 @@ def test_a_worker_without_memory_says_so_and_nothing_has_changed(monkeypatch: py
             raise MemoryError("unable to allocate 1.5 MiB")
 
         with monkeypatch.context() as patch:
-            patch.setattr(crew.members[1], "_redo", taken)
+            patch.setattr(crew.members[1], "_apply_changes", taken)
             with pytest.raises(OperationalError, match="out of memory: worker 1: unable to allocate"):
                 db.sql("insert into t select i, 'x' || i, i from generate_series(3, 300) g(i)")
-            assert not crew.members[1].broken
+            assert not crew.members[1].is_broken
         assert rows(db, "select * from sums") == [("X", 2), ("Y", 1)]
         db.sql("insert into t values (3, 'z', 7)")
         assert rows(db, "select * from sums") == [("X", 2), ("Y", 1), ("Z", 7)]
@@ -107,13 +114,13 @@ def test_a_worker_without_memory_says_so_and_nothing_has_changed(monkeypatch: py
             raise MemoryError
 
         monkeypatch.setattr(crew.members[0], "rollback", none_left)
-        crew.members[0]._undo(Step(1, 2))
-        assert crew.members[0].broken
+        crew.members[0]._roll_back_step(Step(1, 2))
+        assert crew.members[0].is_broken
 
 
 def test_members_that_their_starter_has_lost_are_asked_nothing_more() -> None:
     starter = Losing()
-    with Database(workers=Workers(Network(2, EFFORT, starter))) as db:
+    with Database(workers=Workers(NetworkMembers(2, EFFORT, starter))) as db:
         db.sql(TEXT)
         db.sql("insert into t values (1, 'x', 2)")
         processes = db._engine.executor.crew.processes
@@ -126,7 +133,7 @@ def test_members_that_their_starter_has_lost_are_asked_nothing_more() -> None:
 
 def test_a_network_that_is_cut_ends_all_workers_and_loses_nothing() -> None:
     starter = Through()
-    with Database(workers=Workers(Network(2, EFFORT, starter))) as db:
+    with Database(workers=Workers(NetworkMembers(2, EFFORT, starter))) as db:
         db.sql(TEXT)
         db.sql("insert into t values (1, 'x', 2), (2, 'y', 1)")
         processes = db._engine.executor.crew.processes
@@ -139,7 +146,7 @@ def test_a_network_that_is_cut_ends_all_workers_and_loses_nothing() -> None:
 
 
 def test_a_member_that_another_is_gone_for_hangs_up() -> None:
-    here, there = pair()
+    here, there = connection_pair()
 
     class Alone:
         broken = True
@@ -148,7 +155,7 @@ def test_a_member_that_another_is_gone_for_hangs_up() -> None:
             """Nobody asks."""
 
         def perform(self, command: Command) -> Reply:
-            return Reply(None, None, GoneError() if command.method == "rows" else MemoryError())
+            return Reply(None, None, ConnectionLostError() if command.method == "rows" else MemoryError())
 
     class Never:
         def fresh(self) -> None:
@@ -156,14 +163,14 @@ def test_a_member_that_another_is_gone_for_hangs_up() -> None:
 
     alone: Any = Alone()
     never: Any = Never()
-    exchange([(here, packed(("rows", (), None, ())))], [])
+    exchange([(here, encode_message(("rows", (), None, ())))], [])
     serve(alone, there, never)
     there.close()
-    with pytest.raises(GoneError):
+    with pytest.raises(ConnectionLostError):
         exchange([], [here])
     here.close()
-    here, there = pair()
-    exchange([(here, packed(("change", (), None, ())))], [])
+    here, there = connection_pair()
+    exchange([(here, encode_message(("change", (), None, ())))], [])
     serve(alone, there, never)
     ((*_, error, _, _),) = exchange([], [here])
     assert isinstance(error, MemoryError)  # it says so before it ends, for it cannot be what it was
@@ -187,13 +194,13 @@ def test_ctrl_c_ends_a_step_at_all_workers() -> None:
 
 def test_members_that_do_not_come_are_an_error_with_their_reason() -> None:
     class Broken(Apart):
-        def start(self, calling: Calling) -> None:
+        def start(self, calling: MemberConfig) -> None:
             super().start(calling._replace(secret=b"another"))
 
     with pytest.raises(OperationalError, match=r"workers did not start: worker . ended with status 1"):
-        Network(2, EFFORT, Broken())
+        NetworkMembers(2, EFFORT, Broken())
     with pytest.raises(InterfaceError, match="there cannot be 0 workers"):
-        Network(0, EFFORT, Apart())
+        NetworkMembers(0, EFFORT, Apart())
 
 
 def test_a_folder_is_opened_by_workers_with_nothing_in_common(tmp_path: Path) -> None:

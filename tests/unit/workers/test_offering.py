@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import kpg
-from kpg.runtime.cluster.transfer import Offer, StrangerError, fetched, in_common, types_of
+from kpg.runtime.cluster.transfer import AuthenticationError, Export, common_schema, fetch_table, schema_of
 from kpg.runtime.errors import InterfaceError
 from tests.unit.workers.apart import apart
 
@@ -14,14 +14,14 @@ HERE = "127.0.0.1"
 
 def test_a_table_is_fetched_any_number_of_times_until_it_is_withdrawn() -> None:
     table = pa.table({"k": np.arange(300_000), "s": ["x", None, "y"] * 100_000})
-    offer = Offer(table, HERE, b"s" * 32)
+    offer = Export(table, HERE, b"s" * 32)
     for _ in range(2):
-        assert fetched((HERE, offer.port), b"s" * 32) == table
-    with pytest.raises((StrangerError, OSError)):
-        fetched((HERE, offer.port), b"t" * 32)
-    offer.withdraw()
-    with pytest.raises((StrangerError, OSError)):
-        fetched((HERE, offer.port), b"s" * 32)
+        assert fetch_table((HERE, offer.port), b"s" * 32) == table
+    with pytest.raises((AuthenticationError, OSError)):
+        fetch_table((HERE, offer.port), b"t" * 32)
+    offer.close()
+    with pytest.raises((AuthenticationError, OSError)):
+        fetch_table((HERE, offer.port), b"s" * 32)
 
 
 def test_the_parts_of_all_workers_are_the_view() -> None:
@@ -33,32 +33,32 @@ def test_the_parts_of_all_workers_are_the_view() -> None:
         for name in ("every", "sums"):
             maintained = db.view(name)._maintained
             reader = maintained.reader
-            with maintained.installed.offered(reader.names, reader.visible_types) as offered:
-                parts = [fetched(place, offered.secret) for place in offered.places]
+            with maintained.installation.export(reader.names, reader.visible_types) as offered:
+                parts = [fetch_table(place, offered.secret) for place in offered.addresses]
             found = [tuple(row.values()) for part in parts for row in part.to_pylist()]
             assert sorted(found) == sorted(db.sql(f"select * from {name}").fetchall())
             if name == "sums":
                 assert len(parts) == 2 and all(len(part) > 5 for part in parts)
-            with pytest.raises((StrangerError, OSError)):
-                fetched(offered.places[0], offered.secret)
+            with pytest.raises((AuthenticationError, OSError)):
+                fetch_table(offered.addresses[0], offered.secret)
 
 
 def test_types_that_all_places_can_have() -> None:
     nothing = pa.schema([("k", pa.int64()), ("v", pa.string())])
 
     def place(type_: pa.DataType, *values: object) -> pa.Schema:
-        return types_of(pa.table({"k": pa.array(range(len(values))), "v": pa.array(values, type_)}))
+        return schema_of(pa.table({"k": pa.array(range(len(values))), "v": pa.array(values, type_)}))
 
     small, large, none = (
         place(pa.decimal128(5, 2), 1, None),
         place(pa.decimal128(9, 0), 7),
         place(pa.string(), None),
     )
-    assert in_common([small, none], nothing).field("v").type == pa.decimal128(5, 2)
-    assert in_common([none, small, large], nothing).field("v").type == pa.decimal128(11, 2)
-    assert in_common([small, place(pa.decimal128(38, 0), 1)], nothing).field("v").type == pa.string()
-    assert in_common([small, place(pa.string(), "NaN")], nothing).field("v").type == pa.string()
-    assert in_common([none], nothing) == in_common([], nothing) == nothing
+    assert common_schema([small, none], nothing).field("v").type == pa.decimal128(5, 2)
+    assert common_schema([none, small, large], nothing).field("v").type == pa.decimal128(11, 2)
+    assert common_schema([small, place(pa.decimal128(38, 0), 1)], nothing).field("v").type == pa.string()
+    assert common_schema([small, place(pa.string(), "NaN")], nothing).field("v").type == pa.string()
+    assert common_schema([none], nothing) == common_schema([], nothing) == nothing
     assert pa.array([1, None], pa.decimal128(5, 2)).cast(pa.string()).to_pylist() == ["1.00", None]
 
 

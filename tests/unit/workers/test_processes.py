@@ -12,7 +12,13 @@ import pytest
 
 import kpg
 from kpg.api.database import Database
-from kpg.runtime.cluster.messages import GoneError, Line, exchange, packed, pair
+from kpg.runtime.cluster.messages import (
+    Connection,
+    ConnectionLostError,
+    connection_pair,
+    encode_message,
+    exchange,
+)
 from kpg.runtime.errors import DataError, InterfaceError, OperationalError
 from kpg.session.memory_limit import used_bytes
 
@@ -89,7 +95,7 @@ def test_a_folder_is_opened_by_any_number_of_workers(tmp_path: Path) -> None:
     for count in (2, 1, 3):
         with kpg.connect(tmp_path / "db", workers=count) as db:
             if count > 1:
-                assert db._engine.workers is not None and db._engine.workers.declared("t") == 1
+                assert db._engine.workers is not None and db._engine.workers.declared_column("t") == 1
             assert [rows(db, "select * from sums"), rows(db, "select * from below")] == expected
             db.sql(f"update t set v = v + {count} where k % 10 = {count}")
             expected = [rows(db, "select * from sums"), rows(db, "select * from below")]
@@ -156,15 +162,15 @@ def test_workers_end_with_their_parent_however_it_ends() -> None:
 WAIT = "import select, sys; sys.exit(not select.select([int(sys.argv[1])], [], [], 300)[0])"
 
 
-def exchange_both_ways(here: Line, there: Line, most: int) -> None:
+def exchange_both_ways(here: Connection, there: Connection, most: int) -> None:
     """Arrays of up to so many words go there while the largest comes back."""
     arrays = [np.arange(size, dtype=np.int64) for size in (0, most, 3, 500_000, *range(100))]
     received: list[object] = []
     other = threading.Thread(
-        target=lambda: received.extend(exchange([(there, packed(("back", arrays[1])))], [there]))
+        target=lambda: received.extend(exchange([(there, encode_message(("back", arrays[1])))], [there]))
     )
     other.start()
-    ((name, back),) = exchange([(here, packed(arrays))], [here])
+    ((name, back),) = exchange([(here, encode_message(arrays))], [here])
     other.join()
     assert name == "back" and np.array_equal(back, arrays[1])
     (found,) = received
@@ -172,10 +178,10 @@ def exchange_both_ways(here: Line, there: Line, most: int) -> None:
 
 
 def test_large_messages_arrive_as_they_were_sent_both_ways_at_once() -> None:
-    here, there = pair()
+    here, there = connection_pair()
     exchange_both_ways(here, there, 700_001)
     there.close()
-    with pytest.raises(GoneError):
+    with pytest.raises(ConnectionLostError):
         exchange([], [here])
     here.close()
 

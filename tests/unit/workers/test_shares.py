@@ -8,12 +8,12 @@ import pytest
 
 import kpg
 from kpg.api.database import Database
-from kpg.runtime.cluster.threads import Threads
+from kpg.runtime.cluster.threads import ThreadMembers
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Error
 from kpg.runtime.kernels import rowgroups as kernels
-from kpg.runtime.operators.exchange import Sending
-from kpg.runtime.operators.text_exchange import FEW, Owners
+from kpg.runtime.operators.exchange import SendExchange
+from kpg.runtime.operators.text_exchange import FEW_WORKERS, Owners
 from kpg.runtime.trace.updates import Updates
 from kpg.session.distribution import Workers
 from tests.properties.test_workers import many
@@ -90,7 +90,7 @@ def test_places_of_other_workers_rows_are_given_up(monkeypatch: pytest.MonkeyPat
 def test_a_folder_is_parted_among_as_many_workers_as_open_it(tmp_path: Path) -> None:
     found = []
     for count in (2, 3, 1):
-        with Database(workers=Workers(Threads(count), 0), folder=tmp_path / "db") as db:
+        with Database(workers=Workers(ThreadMembers(count), 0), folder=tmp_path / "db") as db:
             if count == 2:
                 db.sql("create table t(k int primary key, g text) distributed by (g)")
                 db.sql("create materialized view s as select g, count(*) as n from t group by g")
@@ -107,26 +107,28 @@ def test_a_folder_is_parted_among_as_many_workers_as_open_it(tmp_path: Path) -> 
 def test_whose_rows_are_whose_is_found_alike_by_few_workers_and_by_many() -> None:
     dictionary = Dictionary()
     words = np.arange(-5000, 5000)
-    for count in (2, FEW, FEW + 1, 100):
-        owners = Owners(dictionary, count, apart=True)
-        found = owners.places(words, interned=False)
-        of = owners.of(words, interned=False)
+    for count in (2, FEW_WORKERS, FEW_WORKERS + 1, 100):
+        owners = Owners(dictionary, count, has_local_codes=True)
+        found = owners.positions_by_worker(words, interned=False)
+        of = owners.owners(words, interned=False)
         assert [some.tolist() for some in found] == [
             np.flatnonzero(of == one).tolist() for one in range(count)
         ]
-        assert [some.tolist() for some in owners.places(words[:0], interned=False)] == [[]] * count
+        assert [some.tolist() for some in owners.positions_by_worker(words[:0], interned=False)] == [
+            []
+        ] * count
 
 
 def test_what_comes_of_many_workers_is_handed_on_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part from each worker would be as many parts for all operators behind."""
     handed = []
-    flush, emit = Sending.flush, Sending.emit
+    flush, emit = SendExchange.flush, SendExchange.emit
 
-    def flushing(self: Sending) -> None:
+    def flushing(self: SendExchange) -> None:
         handed.append(0)
         flush(self)
 
-    def emitting(self: Sending, updates: Updates, *, more: bool = False) -> None:
+    def emitting(self: SendExchange, updates: Updates, *, more: bool = False) -> None:
         handed[-1] += 1
         emit(self, updates, more=more)
 
@@ -134,8 +136,8 @@ def test_what_comes_of_many_workers_is_handed_on_as_one(monkeypatch: pytest.Monk
         db.sql("create table t(k int primary key, g int)")
         db.sql("create materialized view j as select t.k, u.k as o from t join t u on t.g = u.k")
         db.sql("create materialized view s as select o % 50 as g, count(*) as n from j group by 1")
-        monkeypatch.setattr(Sending, "flush", flushing)
-        monkeypatch.setattr(Sending, "emit", emitting)
+        monkeypatch.setattr(SendExchange, "flush", flushing)
+        monkeypatch.setattr(SendExchange, "emit", emitting)
         db.sql("insert into t select i, i * 3 % 700 from generate_series(1, 700) i(i)")
         assert db.query("select sum(n) from s").fetchall() == [(699,)]
         assert len(handed) > 7 and max(handed) == 1

@@ -14,10 +14,10 @@ import pytest
 import kpg
 from kpg.api.database import Database
 from kpg.persistence import checkpoints
-from kpg.persistence.inspection import check, check_contents, inspected
-from kpg.persistence.recovery import Wanted, open_files
+from kpg.persistence.inspection import check, check_contents, inspect_files
+from kpg.persistence.recovery import OpenOptions, open_files
 from kpg.runtime.cluster import table_shards
-from kpg.runtime.cluster.threads import Threads
+from kpg.runtime.cluster.threads import ThreadMembers
 from kpg.runtime.errors import IntegrityError, OperationalError
 from kpg.runtime.storage.packs import pack_number
 from kpg.session.distribution import Workers
@@ -126,7 +126,7 @@ def test_a_checkpoint_names_what_workers_have_written(folder: Path) -> None:
         db.sql("drop table t")
         db.sql("checkpoint")
         assert before.keys().isdisjoint(packs(folder))
-    assert {one.kind for one in inspected(folder)} == {"lock", "log", "manifest", "pack"}
+    assert {one.kind for one in inspect_files(folder)} == {"lock", "log", "manifest", "pack"}
 
 
 def test_one_worker_has_rows_written_as_its_own(loaded: list[Any], folder: Path) -> None:
@@ -164,7 +164,7 @@ def test_workers_that_do_not_see_the_folder_have_rows_come_through_the_driver(fo
     with apart(2, folder=folder) as db:
         db.sql(TABLE)
         executor: Any = db._engine.executor
-        executor.vault.folder = str(folder / "elsewhere")
+        executor.shard_store.folder = str(folder / "elsewhere")
         assert db.load("t", Parts(numbers(0, 3000))) == 3000
         assert (blocks(db), packs(folder)) == (0, {})
     with kpg.connect(folder) as db:
@@ -176,10 +176,10 @@ def test_workers_elsewhere_have_the_driver_read_what_others_wrote(
 ) -> None:
     with apart(2, folder=folder) as db:
         executor: Any = db._engine.executor
-        summed, executor.vault.folder = answers(db), str(folder / "elsewhere")
+        summed, executor.shard_store.folder = answers(db), str(folder / "elsewhere")
         os.kill(executor.crew.processes[1], signal.SIGKILL)
         assert (answers(db), blocks(db)) == (summed, 0)
-    monkeypatch.setattr(checkpoints, "_seen", lambda _: str(folder / "elsewhere"))
+    monkeypatch.setattr(checkpoints, "_shared_folder", lambda _: str(folder / "elsewhere"))
     with apart(2, folder=folder) as db:
         assert (everything(db), blocks(db)) == (loaded, 0)
 
@@ -268,13 +268,13 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     made: list[Database] = []
 
     def begin(files: Sim) -> Database:
-        crew = Threads(2)
+        crew = ThreadMembers(2)
         crew.hosts = ["127.0.0.1"] * 2
-        monkeypatch.setattr(checkpoints, "_seen", lambda _: "sim")
-        monkeypatch.setattr(table_shards, "seen", lambda folder, database: files)
+        monkeypatch.setattr(checkpoints, "_shared_folder", lambda _: "sim")
+        monkeypatch.setattr(table_shards, "find_database", lambda folder, database: files)
         db = Database(workers=Workers(crew, 0))
         made.append(db)
-        open_files(db._engine, files, Wanted())
+        open_files(db._engine, files, OpenOptions())
         return db
 
     yield begin
@@ -324,7 +324,7 @@ def test_what_a_power_cut_leaves_is_all_loads_that_were_told_of(start: Start) ->
             life(start(files), done)
         found = files.after_cut(cut)
         with Database() as one:
-            open_files(one._engine, found, Wanted())
+            open_files(one._engine, found, OpenOptions())
             there = keys(one)
             assert there in prefixes()[len(done) : len(done) + 2], (cut, done, len(there))
             assert not list(check_contents(one._engine))
@@ -339,5 +339,5 @@ def test_a_disk_that_fails_once_takes_nothing_with_it(start: Start) -> None:
             life(start(files), done)
         found = files.after_kill()
         with Database() as one:
-            open_files(one._engine, found, Wanted())
+            open_files(one._engine, found, OpenOptions())
             assert keys(one) in prefixes()[len(done) : len(done) + 2], (failing, files.done[failing - 1])

@@ -26,7 +26,7 @@ from kpg.compiler.algebra.rel import (
     TopK,
     Union,
 )
-from kpg.compiler.algebra.scalars import rejected_nulls
+from kpg.compiler.algebra.scalars import null_rejecting_columns
 from kpg.compiler.algebra.traverse import recursions
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, ROWID
@@ -96,10 +96,10 @@ def test_comparisons_reject_nulls() -> None:
     assert nullable(Filter(CUSTOMER, (call("lt", column(1), Literal(3, INTEGER)),))) == (False, False, False)
     assert nullable(Filter(CUSTOMER, (call("is_null", column(1)),))) == (False, True, False)
     either = call("or", call("eq", column(0), column(1)), call("eq", column(1), column(2)))
-    assert rejected_nulls(either) == {1}
-    assert rejected_nulls(call("is_not_null", call("add", column(0), column(1)))) == {0, 1}
+    assert null_rejecting_columns(either) == {1}
+    assert null_rejecting_columns(call("is_not_null", call("add", column(0), column(1)))) == {0, 1}
     some = Call("coalesce", (column(0), column(1)), INTEGER)
-    assert rejected_nulls(call("eq", some, column(2))) == {2}
+    assert null_rejecting_columns(call("eq", some, column(2))) == {2}
 
 
 def test_what_expressions_and_aggregates_can_be() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kpg.compiler.algebra.scalars import after, is_total, never_fails
+from kpg.compiler.algebra.scalars import guard_predicate, is_total, never_fails
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar, columns
 from kpg.runtime.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TEXT, decimal
 
@@ -38,6 +38,6 @@ def test_what_may_fail(scalar: Scalar, total: bool, never: bool) -> None:
 def test_a_test_that_may_fail_comes_after_those_of_other_inputs() -> None:
     tests = (Call("eq", (A, B), BOOLEAN), Call("gt", (A, TWO), BOOLEAN))
     slow = Call("gt", (Call("div", (TWO, A), INTEGER), TWO), BOOLEAN)
-    assert after(slow, tests, columns) == If(tests[0], slow, Literal(0, BOOLEAN), BOOLEAN)
-    assert after(slow, tests[1:], columns) == slow
-    assert after(tests[0], tests, columns) == tests[0]
+    assert guard_predicate(slow, tests, columns) == If(tests[0], slow, Literal(0, BOOLEAN), BOOLEAN)
+    assert guard_predicate(slow, tests[1:], columns) == slow
+    assert guard_predicate(tests[0], tests, columns) == tests[0]

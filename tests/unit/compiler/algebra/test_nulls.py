@@ -1,6 +1,6 @@
 """Functions that give NULL of values, or values of NULL."""
 
-from kpg.compiler.algebra.scalars import can_be_null, rejected_nulls, strict_columns
+from kpg.compiler.algebra.scalars import can_be_null, null_rejecting_columns, strict_columns
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, INTEGER, TEXT, Type, array
 
@@ -27,5 +27,5 @@ def test_functions_of_null_that_give_values_reject_none() -> None:
     nothing = call("$array", array(INTEGER))
     appended = call("array_append", array(INTEGER), nothing, SECOND)
     assert strict_columns(appended) == frozenset()
-    assert rejected_nulls(call("eq", BOOLEAN, appended, nothing)) == frozenset()
+    assert null_rejecting_columns(call("eq", BOOLEAN, appended, nothing)) == frozenset()
     assert strict_columns(call("add", INTEGER, FIRST, SECOND)) == {0, 1}

@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from kpg.compiler.algebra.scalars import conjuncts, substitute, written_size
-from kpg.compiler.physical.context import over, parts_over
+from kpg.compiler.algebra.scalars import conjuncts, size_after_substitution, substitute
+from kpg.compiler.physical.context import express_children_over, express_over
 from kpg.runtime.errors import InternalError
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN
@@ -34,20 +34,20 @@ def test_conjuncts_are_flat_and_without_repetition_or_truths() -> None:
 
 
 def test_written_size() -> None:
-    assert written_size([add(A, B), A], [add(B, add(B, ONE)), ONE]) == 1 + 5 + 1 + 5
+    assert size_after_substitution([add(A, B), A], [add(B, add(B, ONE)), ONE]) == 1 + 5 + 1 + 5
 
 
 def test_over_takes_the_largest_parts_that_a_row_has() -> None:
     places: dict[Scalar, int] = {add(A, B): 3, A: 1}
-    assert over(add(add(A, B), A), places.get) == add(Column(3, BIGINT), Column(1, BIGINT))
-    assert over(add(A, B), places.get) == Column(3, BIGINT)
+    assert express_over(add(add(A, B), A), places.get) == add(Column(3, BIGINT), Column(1, BIGINT))
+    assert express_over(add(A, B), places.get) == Column(3, BIGINT)
     places[B] = 2
-    assert parts_over(add(A, B), places.get) == add(Column(1, BIGINT), Column(2, BIGINT))
+    assert express_children_over(add(A, B), places.get) == add(Column(1, BIGINT), Column(2, BIGINT))
 
 
 def test_over_refuses_a_column_that_a_row_has_not() -> None:
     with pytest.raises(InternalError, match="column 2 is not at hand"):
-        over(add(A, C), lambda scalar: 0 if scalar == A else None)
+        express_over(add(A, C), lambda scalar: 0 if scalar == A else None)
 
 
 def test_a_kept_hash_does_not_travel() -> None:

@@ -107,7 +107,7 @@ def test_a_goal_of_more_has_a_relation_that_demands_its_unbound_parameters() -> 
     (goal,) = found.goals
     relation = found.relations[goal.relation]
     assert [column.name for column in relation.columns] == ["$to", "$least", "x"]
-    assert relation.demanded == {1}
+    assert relation.required_bindings == {1}
     assert [parameter.name for parameter in goal.parameters] == ["to", "least"]
 
 
@@ -173,7 +173,7 @@ def test_a_goal_can_be_asked_of_a_program_that_is_installed() -> None:
     catalog = Catalog()
     columns = (ColumnDef("t", TEXT), ColumnDef("u", BIGINT))
     catalog.add(ViewEntry("tree", Schema(columns), None))
-    second = check("?- tree($Leaf(n), $u), n > 3.", catalog, after=first)
+    second = check("?- tree($Leaf(n), $u), n > 3.", catalog, base=first)
     assert [goal.relation for goal in first.program.goals] == ["tree"]
     (goal,) = second.program.goals
     assert goal.relation == "?-1"
@@ -181,6 +181,6 @@ def test_a_goal_can_be_asked_of_a_program_that_is_installed() -> None:
     assert second.program.relations["tree"] == first.program.relations["tree"]
     assert len(second.program.rules) == len(first.program.rules) + 1
     with pytest.raises(DatalogError, match="relation tree is already defined"):
-        check(".decl tree(x: number)", catalog, after=first)
+        check(".decl tree(x: number)", catalog, base=first)
     with pytest.raises(DatalogError, match="tree is a relation of the database already"):
         check(".decl tree(x: number)", catalog)

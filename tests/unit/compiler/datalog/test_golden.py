@@ -56,8 +56,8 @@ def extras(program: Program) -> list[str]:
     """What of a program is no relation or rule."""
     lines = [goal_text(goal) for goal in program.goals]
     for relation in program.relations.values():
-        if relation.demanded:
-            lines.append(f"demanded: {relation.name} {sorted(relation.demanded)}")
+        if relation.required_bindings:
+            lines.append(f"demanded: {relation.name} {sorted(relation.required_bindings)}")
         if relation.base is not None:
             lines.append(f"base: {relation.name} {relation.base}")
     lines += [f"plan: {rule.head.relation} {rule.plan}" for rule in program.rules if rule.plan]

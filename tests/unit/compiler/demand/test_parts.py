@@ -6,8 +6,8 @@ import pytest
 
 from kpg.compiler.algebra.rel import Constant, Filter, Get, Join, Let, LetRec, LocalGet, Map, Project
 from kpg.compiler.algebra.scalars import is_total
-from kpg.compiler.rules.demand.restriction import Link, constants, links
-from kpg.compiler.rules.demand.rule_program import counts_rounds, hoisted, may_fail
+from kpg.compiler.rules.demand.restriction import Link, constant_bindings, links
+from kpg.compiler.rules.demand.rule_program import counts_rounds, hoist_recursion, may_fail
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, Kind, Type
 
@@ -56,7 +56,7 @@ def wide(scalar: Scalar) -> Call:
 def test_constants(
     predicates: list[Scalar], expected: tuple[tuple[int, ...], tuple[tuple[Any, ...], ...]] | None
 ) -> None:
-    found = constants(predicates)
+    found = constant_bindings(predicates)
     if expected is None:
         assert found is None
     else:
@@ -67,7 +67,7 @@ def test_constants(
 
 def test_constants_are_not_multiplied_without_end() -> None:
     forty = [number(value) for value in range(40)]
-    found = constants([call("in", A, *forty), call("in", B, *forty), call("eq", C, number(1))])
+    found = constant_bindings([call("in", A, *forty), call("in", B, *forty), call("eq", C, number(1))])
     assert found is not None
     columns, rows = found
     assert columns == (0, 2)
@@ -117,7 +117,7 @@ def loop(id_: str, *, limit: int | None = None, error: bool = False) -> LetRec:
 def test_recursion_is_brought_out() -> None:
     test = call("eq", A, number(1))
     rel = Join((Let("a", Filter(loop("r"), (test,)), LocalGet("a", (INTEGER, INTEGER))), EDGE), ())
-    found = hoisted(rel)
+    found = hoist_recursion(rel)
     assert isinstance(found, LetRec)
     (id_,) = found.ids
     get = LocalGet(id_, (INTEGER, INTEGER))
@@ -133,12 +133,12 @@ def test_what_only_reads_a_recursion_is_no_part_of_it() -> None:
     types = ((INTEGER, INTEGER), (INTEGER,))
     r, s = (LocalGet(id_, own) for id_, own in zip("rs", types, strict=True))
     both = LetRec(("r", "s"), (r, Project(r, (1,))), types, None, s)
-    found = hoisted(both)
+    found = hoist_recursion(both)
     assert isinstance(found, LetRec)
     assert len(found.ids) == 1
     assert isinstance(found.body, Let)
     counted = LetRec(both.ids, both.values, types, 5, s)
-    kept = hoisted(counted)
+    kept = hoist_recursion(counted)
     assert isinstance(kept, LetRec)
     assert len(kept.ids) == 2
 
@@ -148,4 +148,4 @@ def test_rounds_that_count() -> None:
     assert counts_rounds(loop("r", limit=10**6))
     assert counts_rounds(loop("r", limit=100, error=True))
     assert not counts_rounds(loop("r", limit=10_000, error=True))
-    assert hoisted(Constant(((1,),), (INTEGER,))) == Constant(((1,),), (INTEGER,))
+    assert hoist_recursion(Constant(((1,),), (INTEGER,))) == Constant(((1,),), (INTEGER,))

@@ -5,7 +5,7 @@ import pytest
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import walk
-from kpg.compiler.passes.normalize_lets import Readers, normalize_lets
+from kpg.compiler.passes.normalize_lets import LetReads, normalize_lets
 from kpg.runtime.types import BIGINT
 
 TYPES = (BIGINT, BIGINT)
@@ -33,14 +33,14 @@ def test_chains() -> None:
 
 
 def test_work_on_shared_lets_is_linear(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, calls = Readers.of, 0
+    plain, calls = LetReads.free_ids, 0
 
-    def counted(self: Readers, rel: Rel) -> frozenset[str]:
+    def counted(self: LetReads, rel: Rel) -> frozenset[str]:
         nonlocal calls
         calls += 1
         return plain(self, rel)
 
-    monkeypatch.setattr(Readers, "of", counted)
+    monkeypatch.setattr(LetReads, "free_ids", counted)
     counts = []
     for length in (40, 80):
         calls = 0

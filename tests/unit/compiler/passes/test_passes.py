@@ -8,7 +8,7 @@ import pytest
 from kpg.compiler import passes
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.text import parse, rel_text
-from kpg.compiler.catalog.entries import get_of
+from kpg.compiler.catalog.entries import get_node
 from kpg.compiler.passes import PIPELINE, Pass, run
 from kpg.compiler.sql.frontend import lower_query
 from kpg.compiler.sql.parse.parser import parse_query
@@ -29,7 +29,7 @@ from tests.unit.compiler.sql.test_queries import (
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "passes"
 CATALOG = catalog_of(TABLES)
-RELATIONS = {entry.name: get_of(entry) for entry in CATALOG}
+RELATIONS = {entry.name: get_node(entry) for entry in CATALOG}
 BY_NAME = {one.name: one for one in PIPELINE}
 DATA: Data = random_data(8)
 

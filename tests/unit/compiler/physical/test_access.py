@@ -2,7 +2,7 @@
 
 import pytest
 
-from kpg.compiler.physical.access_paths import Need, best, choose
+from kpg.compiler.physical.access_paths import Need, best_sequence, choose_sequences
 
 
 def need(*columns: int, **fan_outs: float) -> Need:
@@ -33,7 +33,7 @@ def test_choose(
     primary: tuple[int, ...],
     expected: list[tuple[int, ...]],
 ) -> None:
-    chosen = choose(needs, existing, primary)
+    chosen = choose_sequences(needs, existing, primary)
     assert list(chosen) == expected
     for one in needs:
-        assert best(chosen, one, primary) is not None
+        assert best_sequence(chosen, one, primary) is not None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kpg.compiler.physical.placement import HELD, Placement, check_early
+from kpg.compiler.physical.placement import REPLICATED, Placement, check_early_materialization
 from kpg.runtime import plan
 from kpg.runtime.errors import InternalError
 from kpg.runtime.plan import AnyNode, Mfp
@@ -14,14 +14,14 @@ from tests.properties.test_workers import many
 class Tables:
     """Of table t each worker has its own rows, of u all."""
 
-    def home(self, table: str) -> int | None:
+    def partition_column(self, table: str) -> int | None:
         return 0
 
-    def owner(self, table: str) -> int | None:
+    def owner_column(self, table: str) -> int | None:
         return 0 if table == "t" else None
 
-    def view(self, name: str) -> Placement:
-        return HELD
+    def view_placement(self, name: str) -> Placement:
+        return REPLICATED
 
 
 def read(table: str, rowid: int = 0) -> Fetch:
@@ -46,7 +46,7 @@ SENT = (plan.Source("t"), linear(0, ROW), plan.Exchange(1, plan.Route.FIRST))
     ],
 )
 def test_columns_that_are_read_where_rows_are(nodes: tuple[AnyNode, ...]) -> None:
-    check_early(nodes, Tables())
+    check_early_materialization(nodes, Tables())
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_columns_that_are_read_where_rows_are(nodes: tuple[AnyNode, ...]) -> Non
 )
 def test_columns_that_are_not(nodes: tuple[AnyNode, ...]) -> None:
     with pytest.raises(InternalError, match="a column of t is read where its rows may not be"):
-        check_early(nodes, Tables())
+        check_early_materialization(nodes, Tables())
 
 
 def test_what_is_read_of_a_row_goes_with_it() -> None:

@@ -9,9 +9,9 @@ import pytest
 from kpg.compiler.algebra.facts import Facts
 from kpg.compiler.passes import PIPELINE
 from kpg.compiler.physical import join, plan_query, planner
-from kpg.compiler.physical.access_paths import Storage
-from kpg.compiler.physical.cardinality import NoStatistics, Sizes
-from kpg.compiler.pipeline import compile_bound
+from kpg.compiler.physical.access_paths import ColumnOrigins
+from kpg.compiler.physical.cardinality import CardinalityEstimates, NoStatistics
+from kpg.compiler.pipeline import compile_query
 from kpg.compiler.sql.frontend import lower_query
 from kpg.compiler.sql.parse.parser import parse_query
 from tests.model.plan import rows_of_plan
@@ -63,7 +63,7 @@ def test_equality_over_several_relations(query: str) -> None:
     with database_of(SCRIPT, DATA) as connection:
         expected = connection.execute(query).fetchall()
     for passes in ((), PIPELINE):
-        rows = rows_of_plan(compile_bound(bound, passes=passes).plan, DATA)
+        rows = rows_of_plan(compile_query(bound, passes=passes).plan, DATA)
         assert_same(rows.elements(), expected)
 
 
@@ -106,17 +106,17 @@ def test_planning_is_linear_in_the_depth_of_nesting(kind: str, monkeypatch: pyte
         monkeypatch.setattr(owner, name, counted)
 
     for owner, name in (
-        (planner, "_lowered"),
+        (planner, "_lower_node"),
         (join, "plan_join"),
         (Facts, "_keys_of"),
         (Facts, "_nullable_of"),
-        (Storage, "_sources_of"),
-        (Sizes, "_rows_of"),
+        (ColumnOrigins, "_compute_origins"),
+        (CardinalityEstimates, "_estimate_rows"),
     ):
         count(owner, name)
     work: dict[int, Counter[str]] = {}
     for depth in (4, 6, 8):
-        optimized = compile_bound(lower_query(parse_query(nested(kind, depth)), CATALOG)).optimized
+        optimized = compile_query(lower_query(parse_query(nested(kind, depth)), CATALOG)).optimized
         calls.clear()
         plan_query(optimized, NoStatistics())
         work[depth] = Counter(calls)

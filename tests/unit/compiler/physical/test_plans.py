@@ -9,7 +9,7 @@ import pytest
 from kpg.compiler.explain import explain
 from kpg.compiler.passes import PIPELINE
 from kpg.compiler.physical.cardinality import NoStatistics
-from kpg.compiler.pipeline import compile_bound
+from kpg.compiler.pipeline import compile_query
 from kpg.compiler.sql.frontend import lower_query
 from kpg.compiler.sql.parse.parser import parse, parse_query
 from kpg.compiler.sql.parse.statements import Select
@@ -50,7 +50,7 @@ def test_agrees_with_duckdb(query: str, database: tuple[Data, duckdb.DuckDBPyCon
     bound = lower_query(parse_query(query), CATALOG)
     expected = connection.execute(query).fetchall()
     for passes in ((), PIPELINE):
-        rows = rows_of_plan(compile_bound(bound, passes=passes).plan, data)
+        rows = rows_of_plan(compile_query(bound, passes=passes).plan, data)
         assert all(count > 0 for count in rows.values())
         assert_same((row[: bound.visible] for row in rows.elements()), expected)
 
@@ -106,8 +106,8 @@ def lookups(query: Plan) -> int:
 
 def test_an_arrangement_that_exists_is_used() -> None:
     bound = lower_query(parse_query("select r.k from r, r as other where r.a = other.a"), CATALOG)
-    without = compile_bound(bound).plan
-    existing = compile_bound(bound, Existing()).plan
+    without = compile_query(bound).plan
+    existing = compile_query(bound, Existing()).plan
     assert lookups(existing) == lookups(without)
     assert any(isinstance(node, plan.Arrange) and node.key == 2 for node in existing.nodes)
 
@@ -117,5 +117,5 @@ def test_a_tower_of_doublings_stays_small() -> None:
     query = "select a as x from r"
     for _ in range(40):
         query = f"select x + x as x from ({query}) as t"
-    compiled = compile_bound(lower_query(parse_query(query), CATALOG))
+    compiled = compile_query(lower_query(parse_query(query), CATALOG))
     assert len(compiled.plan.nodes) < 45

@@ -7,7 +7,7 @@ import pytest
 import kpg
 from kpg.api.database import Database
 from kpg.api.result import Rows
-from kpg.compiler.pipeline import compile_bound
+from kpg.compiler.pipeline import compile_query
 from kpg.compiler.sql.frontend import lower_query
 from kpg.compiler.sql.parse.parser import parse_query
 from kpg.runtime.plan import HalfJoin
@@ -92,7 +92,7 @@ def test_plans_grow_in_proportion(shape: Callable[[int], str]) -> None:
     def lookups(count: int) -> int:
         with _database(count) as db:
             catalog = db._engine.reading_catalog
-            plan = compile_bound(lower_query(parse_query(shape(count)), catalog)).plan
+            plan = compile_query(lower_query(parse_query(shape(count)), catalog)).plan
             return sum(isinstance(node, HalfJoin) for node in plan.nodes)
 
     assert lookups(12) == 12 * 11

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from kpg.compiler.explain import table_key
+from kpg.compiler.explain import arranged_table
 from kpg.compiler.passes import PIPELINE
-from kpg.compiler.pipeline import compile_bound
-from kpg.compiler.sql.frontend import Bound, lower_query
+from kpg.compiler.pipeline import compile_query
+from kpg.compiler.sql.frontend import LoweredQuery, lower_query
 from kpg.compiler.sql.parse.parser import parse_query
 from kpg.runtime import plan
 from kpg.runtime.plan import Plan
@@ -50,16 +50,16 @@ SHAPES: dict[int, Shape] = {
 """Inputs of the joins; arrangements of base tables, other ones; distincts, reduces, range joins, top-ks."""
 
 
-def bound(number: int) -> Bound:
+def bound(number: int) -> LoweredQuery:
     return lower_query(parse_query(query_text(number)), CATALOG)
 
 
 def planned(number: int) -> Plan:
-    return compile_bound(bound(number)).plan
+    return compile_query(bound(number)).plan
 
 
 def shared(query: Plan) -> list[tuple[str, tuple[int, ...]]]:
-    found = (table_key(query, ref) for ref in range(len(query.nodes)))
+    found = (arranged_table(query, ref) for ref in range(len(query.nodes)))
     return [key for key in found if key is not None]
 
 
@@ -84,7 +84,7 @@ def test_agrees_with_duckdb(number: int, database: duckdb.DuckDBPyConnection) ->
     expected = database.execute(query_text(number)).fetchall()
     assert expected
     for passes in ((), PIPELINE):
-        rows = rows_of_plan(compile_bound(query, passes=passes).plan, DATA)
+        rows = rows_of_plan(compile_query(query, passes=passes).plan, DATA)
         assert_same((row[: query.visible] for row in rows.elements()), expected)
 
 
@@ -104,7 +104,7 @@ def test_q3_is_one_delta_join_over_shared_arrangements() -> None:
     paths = plan.paths_of(query.nodes, join)
     assert [type(query.nodes[path.delta.input]) for path in paths] == [plan.Source] * 3
     looked = {half.arrangement for path in paths for half in path.half_joins}
-    assert sorted(key for ref in looked if (key := table_key(query, ref)) is not None) == [
+    assert sorted(key for ref in looked if (key := arranged_table(query, ref)) is not None) == [
         ("customer", (0,)),
         ("lineitem", (0, 3)),
         ("orders", (0,)),

@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 
 from kpg.compiler.catalog.entries import Catalog, TableEntry
-from kpg.compiler.sql.frontend import Bound, lower_query
+from kpg.compiler.sql.frontend import LoweredQuery, lower_query
 from kpg.compiler.sql.parse.parser import parse, parse_query
 from kpg.compiler.sql.parse.statements import CreateTable
 from tests.model.relation import Row, rows_of, sort_rows
@@ -36,14 +36,14 @@ def database_of(script: str, data: Data) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def model_rows(bound: Bound, data: Data) -> list[Row]:
+def model_rows(bound: LoweredQuery, data: Data) -> list[Row]:
     """The query's rows, in its order, by the model."""
     rows = rows_of(bound.rel, data)
     assert all(n > 0 for n in rows.values())
     return [row[: bound.visible] for row in sort_rows(rows.elements(), bound.order)]
 
 
-def check(query: str, catalog: Catalog, data: Data, connection: duckdb.DuckDBPyConnection) -> Bound:
+def check(query: str, catalog: Catalog, data: Data, connection: duckdb.DuckDBPyConnection) -> LoweredQuery:
     """Asserts that both give the same multiset of rows."""
     bound = lower_query(parse_query(query), catalog)
     expected = connection.execute(query).fetchall()

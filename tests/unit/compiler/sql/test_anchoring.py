@@ -4,8 +4,8 @@ import pytest
 
 import kpg
 from kpg.api.database import Database
-from kpg.compiler.sql.parse.reader import parsed_expression
-from kpg.compiler.sql.rewrite.name_qualification import asks_sequence, sequence_call, whole_names
+from kpg.compiler.sql.parse.reader import parse_expression
+from kpg.compiler.sql.rewrite.name_qualification import nextval_call, qualify_names, uses_sequence
 
 
 @pytest.fixture(scope="module")
@@ -48,19 +48,19 @@ def db() -> Database:
     ],
 )  # fmt: skip
 def test_names_become_whole(db: Database, text: str, expected: str) -> None:
-    assert whole_names(text, db._engine.catalog) == expected
-    assert whole_names(expected, db._engine.catalog) == expected
+    assert qualify_names(text, db._engine.catalog) == expected
+    assert qualify_names(expected, db._engine.catalog) == expected
 
 
 def test_a_sequence_in_a_default() -> None:
-    assert [sequence_call(name) for name in ("s", "far.s", "S")] == [
+    assert [nextval_call(name) for name in ("s", "far.s", "S")] == [
         "nextval('public.s')",
         "nextval('far.s')",
         "nextval('public.\"S\"')",
     ]
-    parsed_expression(sequence_call("it's"))
-    assert asks_sequence("nextval('s')", "s") and asks_sequence("nextval('public.s')", "s")
-    assert not asks_sequence("nextval('far.s')", "s") and not asks_sequence("nextval('ss')", "s")
+    parse_expression(nextval_call("it's"))
+    assert uses_sequence("nextval('s')", "s") and uses_sequence("nextval('public.s')", "s")
+    assert not uses_sequence("nextval('far.s')", "s") and not uses_sequence("nextval('ss')", "s")
 
 
 def test_users_see_texts_as_their_path_needs_them(db: Database) -> None:

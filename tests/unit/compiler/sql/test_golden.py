@@ -6,7 +6,7 @@ import pytest
 
 from kpg.compiler.algebra.text import parse as parse_plan
 from kpg.compiler.algebra.text import rel_text, relations
-from kpg.compiler.sql.frontend import Bound, lower_query, lower_view
+from kpg.compiler.sql.frontend import LoweredQuery, lower_query, lower_view
 from kpg.compiler.sql.parse.parser import parse
 from kpg.compiler.sql.parse.statements import CreateView, Delete, Insert, Select, Update
 from kpg.compiler.sql.rewrite.changes import lower_delete, lower_insert, lower_update
@@ -25,7 +25,7 @@ SMALL = catalog_of(TABLES)
 TPCH = catalog_of("; ".join(create_statements().values()))
 
 
-def lowered(text: str) -> Bound:
+def lowered(text: str) -> LoweredQuery:
     (statement,) = parse(text)
     match statement:
         case Select():

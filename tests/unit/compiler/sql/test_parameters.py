@@ -11,9 +11,9 @@ import pytest
 from kpg.compiler.sql.parse.parameters import (
     Binder,
     Parameters,
-    numbered,
+    blank_placeholders,
+    number_placeholders,
     to_literal,
-    without_arguments,
 )
 from kpg.compiler.sql.parse.parser import parse
 from kpg.runtime.errors import InterfaceError
@@ -27,7 +27,7 @@ def bound(text: str, parameters: Parameters) -> Any:
 
 
 def test_by_position_in_order_of_the_text() -> None:
-    text = numbered("SELECT ?, '?', \"?\" FROM t -- ?\n WHERE x = ? /* ? */ LIMIT ?")
+    text = number_placeholders("SELECT ?, '?', \"?\" FROM t -- ?\n WHERE x = ? /* ? */ LIMIT ?")
     assert text == "SELECT $1, '?', \"?\" FROM t -- ?\n WHERE x = $2 /* ? */ LIMIT $3"
     query = bound(text, [True, "it's", 3]).query
     assert query.expressions[0].sql() == "TRUE"
@@ -102,4 +102,4 @@ def test_mistakes(text: str, parameters: Parameters, message: str) -> None:
     ],
 )
 def test_arguments_are_left_out(text: str, numbers: set[int], left: str) -> None:
-    assert without_arguments(text, numbers) == left
+    assert blank_placeholders(text, numbers) == left

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kpg.compiler.sql.rewrite.deparse import FUNCTION, RELATION, SEQUENCE, TYPE, with_names
+from kpg.compiler.sql.rewrite.deparse import FUNCTION, RELATION, SEQUENCE, TYPE, rename_references
 
 NAMES = {
     (RELATION, "u"): "far.w",
@@ -37,4 +37,4 @@ NAMES = {
     ],
 )
 def test_what_is_named_has_its_other_name(text: str, expected: str) -> None:
-    assert with_names(text, NAMES) == expected
+    assert rename_references(text, NAMES) == expected

@@ -383,7 +383,7 @@ def test_relations_that_nobody_maintains_are_not_maintained_for_it() -> None:
     """
     db, program = installed(text)
     assert leaves(db.explain_row("last", (3,))) == ["two(1, 3)", "fan(1, 1)", "!two(3, _)"]
-    assert program.installed.kept == frozenset()
+    assert program.installation.materialized == frozenset()
     with db.transaction():
         db.insert("e", [(3, 5)])
         assert leaves(db.explain_row("last", (3,)))[1:] == ["fan(1, 1)", "!two(3, _)"]
@@ -442,7 +442,7 @@ p(x) :- e(x, _), !e(x, "c").
 
 
 def test_the_prompt(capsys: pytest.CaptureFixture[str]) -> None:
-    DatalogPrompt(kpg.connect(), Format.TABLE).script(PROMPT)
+    DatalogPrompt(kpg.connect(), Format.TABLE).run_script(PROMPT)
     assert capsys.readouterr().out.splitlines() == [
         'p(1)  <- p(x) :- e(x, _), !e(x, "c").  [line 1]',
         '├─ e(1, "a. b")  (fact)',

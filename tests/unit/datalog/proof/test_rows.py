@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from kpg.datalog.proof import rule_search as module
-from kpg.datalog.proof.rule_search import SCANS, Rows
+from kpg.datalog.proof.rule_search import MAX_SCANS, IndexedRows
 
 PLACES = [(), (0,), (2,), (0, 1), (2, 1), (0, 1, 2)]
 
 
 @pytest.mark.parametrize("places", PLACES)
-@pytest.mark.parametrize("count", [1, SCANS, 200])
+@pytest.mark.parametrize("count", [1, MAX_SCANS, 200])
 def test_matches_are_all_pairs(places: tuple[int, ...], count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PIECE", 16)
+    monkeypatch.setattr(module, "CHUNK_MATCHES", 16)
     numbers = np.random.default_rng(count + len(places))
     data = numbers.integers(0, 4, (3, 60))
     values = numbers.integers(0, 5, (len(places), count))
-    found = Rows(data)
+    found = IndexedRows(data)
     expected = {
         (left, right)
         for left, right in itertools.product(range(count), range(60))
@@ -32,7 +32,7 @@ def test_matches_are_all_pairs(places: tuple[int, ...], count: int, monkeypatch:
 
 
 def test_no_rows() -> None:
-    empty = Rows(np.empty((2, 0), np.int64))
+    empty = IndexedRows(np.empty((2, 0), np.int64))
     assert len(empty) == 0
     values = np.zeros((1, 100), np.int64)
     assert sum(left.shape[0] for left, _ in empty.matches((0,), values)) == 0

@@ -88,14 +88,14 @@ def test_100_continue(web: Web) -> None:
 
 
 def test_bounds(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MOST_BODY", 1000)
+    monkeypatch.setattr(http, "MAX_BODY", 1000)
     assert web.ask("POST", "/sql", " " * 1001, {"Content-Type": "application/sql"})[0] == 413
-    monkeypatch.setattr(http, "BODY_PATIENCE", 0.01)
+    monkeypatch.setattr(http, "BODY_TIMEOUT", 0.01)
     head = POST + b"Content-Length: 8\r\n\r\n"
     with socket.create_connection(("127.0.0.1", web.port), timeout=PATIENCE) as one:
         one.sendall(head + b"sel")
         assert one.recv(1000).startswith(b"HTTP/1.1 408")
-    monkeypatch.setattr(http, "PATIENCE", 0.01)
+    monkeypatch.setattr(http, "HEAD_TIMEOUT", 0.01)
     with socket.create_connection(("127.0.0.1", web.port), timeout=PATIENCE) as one:
         one.sendall(b"GET /")
         assert one.recv(1000) == b""
@@ -125,7 +125,7 @@ def test_random_bytes(web: Web) -> None:
 
 
 def test_a_client_that_takes_no_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "PATIENCE", 0.3)
+    monkeypatch.setattr(http, "HEAD_TIMEOUT", 0.3)
     query = b"select repeat('x', 1000000) || i from generate_series(1, 20) t(i)"
     with web_of() as web, contextlib.ExitStack() as stack:
 

@@ -170,7 +170,7 @@ def test_marks_of_another_life_are_begun_anew() -> None:
 def test_what_is_not_kept_is_begun_anew(web: Web) -> None:
     web.sql("create table an (a int); create materialized view an_v as select a from an")
     web.sql("insert into an values (1)")
-    with subscribed(web, "view=an_v", f"Last-Event-ID: {web.running.server.life}-0\r\n") as stream:
+    with subscribed(web, "view=an_v", f"Last-Event-ID: {web.running.server.run_id}-0\r\n") as stream:
         assert [stream.next()["kind"], stream.next()["kind"]] == ["columns", "snapshot"]
     with subscribed(web, "view=an_v&as_of=0") as stream:
         assert stream.status == 400
@@ -233,7 +233,7 @@ def test_what_was_seen_of_an_earlier_life_is_begun_anew(web: Web) -> None:
     """A browser comes back by itself to a server in memory that was restarted: with an id that is to come."""
     web.sql("create table ag (a int); create materialized view ag_v as select a from ag")
     web.sql("insert into ag values (7)")
-    with subscribed(web, "view=ag_v", f"Last-Event-ID: {web.running.server.life}-123456789\r\n") as stream:
+    with subscribed(web, "view=ag_v", f"Last-Event-ID: {web.running.server.run_id}-123456789\r\n") as stream:
         assert stream.next()["kind"] == "columns"
         contents = stream.next()
         assert (contents["kind"], contents["changes"]) == ("snapshot", [[1, [7]]])
@@ -259,7 +259,7 @@ def test_a_right_that_is_taken_away(web: Web, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_client_that_does_not_read_is_cut_off(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds back nobody: not the writer, nor another who reads."""
-    monkeypatch.setattr(event_streams, "MOST_WAITING", 1 << 21)
+    monkeypatch.setattr(event_streams, "MAX_PENDING_BYTES", 1 << 21)
     web.sql("create table sl (a text); create materialized view sl_v as select a from sl")
     big = "x" * 1_000_000
     with subscribed(web, "view=sl_v", buffer=4096) as slow, subscribed(web, "view=sl_v") as quick:
@@ -277,7 +277,7 @@ def test_a_client_that_does_not_read_is_cut_off(web: Web, monkeypatch: pytest.Mo
 
 def test_contents_may_be_larger_than_what_may_wait(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also for a client that takes little at a time, and what changes meanwhile comes after them."""
-    monkeypatch.setattr(event_streams, "MOST_WAITING", 1 << 16)
+    monkeypatch.setattr(event_streams, "MAX_PENDING_BYTES", 1 << 16)
     web.sql("create table lg (a int, b text); create materialized view lg_v as select a, b from lg")
     web.sql("insert into lg select i, repeat('x', 100) from generate_series(1, 20000) t(i)")
     with subscribed(web, "view=lg_v", buffer=4096) as stream:
@@ -296,7 +296,7 @@ def test_contents_may_be_larger_than_what_may_wait(web: Web, monkeypatch: pytest
 def test_who_was_cut_off_goes_on_where_it_stopped(remembering: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """Again and again: every change is told once, in the order of epochs."""
     web = remembering
-    monkeypatch.setattr(event_streams, "MOST_WAITING", 1 << 21)
+    monkeypatch.setattr(event_streams, "MAX_PENDING_BYTES", 1 << 21)
     web.sql("create table cut (a int, b text); create materialized view cut_v as select a, b from cut")
     big, told, epochs, marks = "x" * 1_000_000, Counter[int](), list[int](), list[str]()
 

@@ -17,7 +17,7 @@ def asked(web: Web, path: str) -> Any:
 
 
 def test_shape_and_figures(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataflow_page, "FRESH", -1.0)
+    monkeypatch.setattr(dataflow_page, "MAX_AGE", -1.0)
     web.sql("create table f (a int primary key, b int); insert into f values (1, 2), (2, 2)")
     web.sql("create materialized view f_sum as select b, count(*) n from f group by b")
     web.sql("create view f_plain as select * from f_sum")
@@ -37,7 +37,7 @@ def test_shape_and_figures(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_loops_and_their_rounds(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataflow_page, "FRESH", -1.0)
+    monkeypatch.setattr(dataflow_page, "MAX_AGE", -1.0)
     web.sql("create table hop (a int, b int); insert into hop values (1, 2), (2, 3), (3, 4)")
     web.sql(
         "create materialized view far as with recursive far(a, b) as (select a, b from hop union "
@@ -54,16 +54,16 @@ def test_loops_and_their_rounds(web: Web, monkeypatch: pytest.MonkeyPatch) -> No
 def test_rows_of_small_views_are_counted_and_tables_have_their_bytes(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dataflow_page, "FRESH", -1.0)
+    monkeypatch.setattr(dataflow_page, "MAX_AGE", -1.0)
     web.sql("create table c1 (a int primary key, b int)")
     web.sql("insert into c1 select i, i % 7 from generate_series(1, 900) t(i)")
     web.sql("create materialized view c_top as select a from c1 order by a limit 3")
     web.sql("create materialized view c_few as select a from c1 where b = 100")
-    monkeypatch.setattr(dataflow_page, "COUNTED", 899)
+    monkeypatch.setattr(dataflow_page, "MAX_COUNTED_ROWS", 899)
     web.sql("create materialized view c_all as select a, b + 1 as c from c1")
     found = asked(web, "/dataflow")
     places = {one["name"]: place for place, one in enumerate(found["shape"]["relations"])}
-    monkeypatch.setattr(dataflow_page, "COUNTED", 1000)
+    monkeypatch.setattr(dataflow_page, "MAX_COUNTED_ROWS", 1000)
     counted = asked(web, "/dataflow")
     assert [counted["counts"][places[name]] for name in ("c_top", "c_few", "c_all")] == [3, 0, 900]
     assert not {places["c_top"], places["c_few"], places["c_all"]} & set(counted["about"])
@@ -78,7 +78,7 @@ def test_what_workers_keep_is_told() -> None:
         db.sql("create table w (a int primary key, b int)")
         db.sql("create materialized view by_b as select b, count(*) n from w group by b")
         db.sql("insert into w select i, i % 7 from generate_series(1, 100) t(i)")
-        found = dataflow_page.read(db._engine)
+        found = dataflow_page.sample_dataflow(db._engine)
         rows, sent = zip(*((one[0], one[3]) for one in found["workers"]), strict=True)
         assert len(rows) == 2
         assert sum(rows) >= 7
@@ -86,9 +86,9 @@ def test_what_workers_keep_is_told() -> None:
 
 
 def test_figures_are_read_seldom(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataflow_page, "FRESH", 1000.0)
+    monkeypatch.setattr(dataflow_page, "MAX_AGE", 1000.0)
     asked(web, "/dataflow")
-    monkeypatch.setattr(dataflow_page, "read", None)  # would fail if it were called
+    monkeypatch.setattr(dataflow_page, "sample_dataflow", None)  # would fail if it were called
     assert asked(web, "/dataflow")["figures"] == asked(web, "/dataflow")["figures"]
 
 

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from kpg.server.web.site import written
-from kpg.session.engine import Steps
+from kpg.server.web.site import format_metrics
+from kpg.session.engine import StepStatistics
 from tests.unit.server.web.conftest import Web
 
 
@@ -24,7 +24,7 @@ def test_figures_of_a_database(web: Web) -> None:
 
 
 def test_names_are_escaped() -> None:
-    assert written({"kpg_table_rows": [({"table": 'a"b\\c\nd'}, 1)]}).splitlines()[2] == (
+    assert format_metrics({"kpg_table_rows": [({"table": 'a"b\\c\nd'}, 1)]}).splitlines()[2] == (
         r'kpg_table_rows{table="a\"b\\c\nd"} 1'
     )
 
@@ -34,10 +34,10 @@ def test_steps_by_quarters_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     took = iter([0.0, 0.25, 1.0, 1.5, 2.0, 2.125, 3.0, 3.5, 4.0, 4.5])
     monkeypatch.setattr(time, "time", lambda: next(moments))
     monkeypatch.setattr(time, "perf_counter", lambda: next(took))
-    steps = Steps()
+    steps = StepStatistics()
     for epoch in range(10, 15):
         steps.begin()
-        steps.note(epoch)
+        steps.end(epoch)
     assert (steps.count, steps.seconds) == (5, 1.875)
     assert steps.since(401) == [[401, 13, 1, 0.5, 0.5], [404, 14, 1, 0.5, 0.5]]
     assert steps.since(0)[0] == [400, 12, 3, 0.875, 0.5]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kpg.runtime.errors import InterfaceError
-from kpg.server.process import Options, users_of
+from kpg.server.process import Options, server_users
 from tests.waiting import PATIENCE
 
 
@@ -27,14 +27,14 @@ def test_addresses_that_would_let_too_many_in(
 ) -> None:
     monkeypatch.setenv("KPG_PASSWORD", "secret")
     with pytest.raises(InterfaceError) as failed:
-        users_of(options)
+        server_users(options)
     assert failed.value.message.startswith(message)
 
 
 def test_passwords_stay_on_this_machine_or_are_encrypted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KPG_PASSWORD", "secret")
-    assert set(users_of(Options(http=("127.0.0.1", 8080))) or ()) == {"kpg"}
-    assert set(users_of(Options(http=("0.0.0.0", 8080), certificate=Path("x"))) or ()) == {"kpg"}
+    assert set(server_users(Options(http=("127.0.0.1", 8080))) or ()) == {"kpg"}
+    assert set(server_users(Options(http=("0.0.0.0", 8080), certificate=Path("x"))) or ()) == {"kpg"}
 
 
 def test_the_command_serves_until_it_is_told_to_stop() -> None:

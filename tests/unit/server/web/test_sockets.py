@@ -76,7 +76,7 @@ def test_two_views_over_one_socket(web: Web) -> None:
     with connected(web) as one:
         assert isinstance(one.event(), AcceptConnection)
         one.say({"subscribe": {"view": "ws_a"}, "id": "a"})
-        life = web.running.server.life
+        life = web.running.server.run_id
         assert one.next() == {"id": "a", "columns": [{"name": "a", "type": "INTEGER"}], "life": life}
         assert one.next()["snapshot"] is True
         one.say({"subscribe": {"view": "ws_b", "snapshot": False}, "id": 7})
@@ -127,7 +127,7 @@ def test_a_message_that_is_too_long(web: Web) -> None:
 
 
 def test_a_message_of_too_many_pieces(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_streams, "MOST_SENT", 1000)
+    monkeypatch.setattr(event_streams, "MAX_MESSAGE_BYTES", 1000)
     with connected(web) as one:
         one.event()
         for _ in range(1001):
@@ -195,7 +195,7 @@ def test_random_frames(web: Web) -> None:
 def test_contents_by_socket_may_be_larger_than_what_may_wait(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_streams, "MOST_WAITING", 1 << 16)
+    monkeypatch.setattr(event_streams, "MAX_PENDING_BYTES", 1 << 16)
     web.sql("create table lgs (a int, b text); create materialized view lgs_v as select a, b from lgs")
     web.sql("insert into lgs select i, repeat('x', 100) from generate_series(1, 5000) t(i)")
     with connected(web) as one:
@@ -210,7 +210,7 @@ def test_contents_by_socket_may_be_larger_than_what_may_wait(
 
 
 def test_a_socket_whose_client_does_not_read_is_cut_off(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_streams, "MOST_WAITING", 1 << 20)
+    monkeypatch.setattr(event_streams, "MAX_PENDING_BYTES", 1 << 20)
     web.sql("create table wide (a text); create materialized view wide_v as select a from wide")
     with connected(web) as one:
         one.event()

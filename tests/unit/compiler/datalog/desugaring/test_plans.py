@@ -109,7 +109,7 @@ def test_ranges_are_no_atoms_of_the_text() -> None:
 def test_orders_are_part_of_the_algebra_s_text() -> None:
     db = kpg.connect()
     program = db.datalog(f"{TABLES}{CHAIN} .plan (3, 1, 2)")
-    rel = definition(program.installed.lowering, "r", db._engine.catalog, frozenset())
+    rel = definition(program.installation.lowering, "r", db._engine.catalog, frozenset())
     assert "orders=[[2, 1], [2, 0], [0, 1]]" in rel_text(rel)
     assert parse(rel_text(rel), relations(rel)) == rel
 

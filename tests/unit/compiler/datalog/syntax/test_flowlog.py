@@ -8,7 +8,7 @@ import pytest
 import kpg
 from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.datalog.check import check
-from kpg.datalog.output_files import write
+from kpg.datalog.output_files import write_outputs
 from kpg.runtime.errors import DatalogError
 
 EDGES = """
@@ -153,7 +153,7 @@ def test_floats_of_32_bits() -> None:
         z((x - x) / (x - x)) :- a(x, _).
     """)
     out = io.StringIO()
-    write(program, "-", out)
+    write_outputs(program, "-", out)
     shown = [part.strip().split("\n") for part in out.getvalue().split("=" * 15)[1::2]]
     assert shown[0] == [
         "0.11\t0.1".replace("0.11", "0.11000001"),
@@ -387,7 +387,7 @@ def test_tuples() -> None:
     """)
     assert set(program["names"]) == {("x",)} == set(program["inner"])
     out = io.StringIO()
-    write(program, "-", out)
+    write_outputs(program, "-", out)
     assert "\n(1, (2, x))\n" in out.getvalue() and "\n(3,)\n" in out.getvalue()
     program.update('+t(7, (3, "(z]")).')
     assert set(program["inner"]) == {("x",), ("(z]",)}
@@ -473,7 +473,7 @@ def test_tuples_without_declarations_and_rules_beside_aggregates(
     text: str, expected: list[str], tmp_path: Path
 ) -> None:
     facts = "e(1, 2). e(2, 3). e(1, 3). .decl e(x: number, y: number) .output r "
-    write(kpg.connect().datalog(facts + text), str(tmp_path), io.StringIO())
+    write_outputs(kpg.connect().datalog(facts + text), str(tmp_path), io.StringIO())
     assert (tmp_path / "r.csv").read_text().splitlines() == expected
 
 

@@ -68,7 +68,7 @@ def read(text: str) -> tuple[tuple[ast.Statement, ...], Diagnostics]:
 
 def statement(text: str) -> ast.Statement:
     (found,), diagnostics = read(text)
-    assert diagnostics.found == []
+    assert diagnostics.entries == []
     return found
 
 
@@ -212,7 +212,7 @@ def test_expression(text: str, tree: ast.Expression) -> None:
 
 def test_statements_need_no_space_between_them() -> None:
     statements, diagnostics = read("p(x):-x=y.q(x):-x=y.p(1).")
-    assert len(statements) == 3 and diagnostics.found == []
+    assert len(statements) == 3 and diagnostics.entries == []
 
 
 def test_a_qualifier_is_no_keyword_before_a_parenthesis() -> None:
@@ -237,14 +237,14 @@ def test_every_syntax_error_is_found_and_the_rest_is_kept() -> None:
         ".decl broken(x number)\n.decl fine(x: number)\nx = 3. last(1)."
     )
     statements, diagnostics = read(text)
-    assert [found.message for found in diagnostics.found] == [
+    assert [found.message for found in diagnostics.entries] == [
         'syntax error at "p"',
         'syntax error at ","',
         'syntax error at "r"',
         'syntax error at "number"',
         'syntax error at "="',
     ]
-    assert [found.span.line for found in diagnostics.found if found.span] == [2, 2, 3, 4, 6]
+    assert [found.span.line for found in diagnostics.entries if found.span] == [2, 2, 3, 4, 6]
     kept = [found for found in statements if isinstance(found, ast.Clause)]
     assert [found.heads[0].name.text for found in kept] == ["p", "good", "last"]
     (component,) = (found for found in statements if isinstance(found, ast.Component))
@@ -253,7 +253,7 @@ def test_every_syntax_error_is_found_and_the_rest_is_kept() -> None:
 
 def test_a_hint_says_what_was_expected() -> None:
     _, diagnostics = read("p(1) p(2).")
-    assert diagnostics.found[0].hint == 'expected "," or "." or ":-" or "<="'
+    assert diagnostics.entries[0].hint == 'expected "," or "." or ":-" or "<="'
 
 
 def test_annotations_say_nothing() -> None:
@@ -263,7 +263,7 @@ def test_annotations_say_nothing() -> None:
 @[rule] edge(1, 2).
 """
     statements, diagnostics = read(text)
-    assert not diagnostics.found
+    assert not diagnostics.entries
     declaration, fact = statements
     assert isinstance(declaration, ast.Declaration)
     assert isinstance(fact, ast.Clause)

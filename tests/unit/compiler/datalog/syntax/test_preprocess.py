@@ -30,7 +30,7 @@ def run(text: str, name: str = "main.dl") -> tuple[Source, Diagnostics]:
 
 def lines(text: str) -> list[str]:
     source, diagnostics = run(text)
-    assert diagnostics.found == []
+    assert diagnostics.entries == []
     return [line.strip() for line in source.text.splitlines() if line.strip()]
 
 
@@ -81,13 +81,13 @@ def test_text(text: str, expected: list[str]) -> None:
 )
 def test_errors(text: str, message: str) -> None:
     _, diagnostics = run(text)
-    assert [found.message for found in diagnostics.found] == [message]
+    assert [found.message for found in diagnostics.entries] == [message]
 
 
 def test_macros_that_explode_are_refused() -> None:
     doubling = "\n".join(f"#define A{n} A{n + 1} A{n + 1}" for n in range(40))
     _, diagnostics = run(f"{doubling}\nA0")
-    assert diagnostics.found[0].message.endswith("stands for more than 100000 characters")
+    assert diagnostics.entries[0].message.endswith("stands for more than 100000 characters")
 
 
 def test_places_in_included_files_and_macros() -> None:
@@ -127,7 +127,7 @@ def test_conditions(condition: str, holds: bool) -> None:
 @pytest.mark.parametrize("condition", ["", "(1", "1)", "1 / 0", "1 % 0", "1 ==", "1 2", '"a"', "9" * 30, "@"])
 def test_what_is_no_condition(condition: str) -> None:
     _, diagnostics = run(f"#if {condition}\n#endif")
-    assert [found.code for found in diagnostics.found] == ["directive"]
+    assert [found.code for found in diagnostics.entries] == ["directive"]
 
 
 def test_places_of_other_preprocessors_are_passed_over() -> None:
@@ -138,4 +138,4 @@ def test_folders_and_macros_of_the_caller() -> None:
     diagnostics = Diagnostics()
     setting = Setting(("lib",), (("N", "3"),))
     found = preprocess(File("main.dl", '#include "b.dl"\nN'), read, diagnostics, setting)
-    assert found.text.split() == ["b(2).", "3"] and not diagnostics.failed
+    assert found.text.split() == ["b(2).", "3"] and not diagnostics.has_errors

@@ -70,11 +70,11 @@ sg(x, y) :- e(a, x), sg(a, b), e(b, y).
 def test_demand_that_spreads_is_known() -> None:
     made = prepare(program(SG), "sg", (True, False))
     assert made.strategy is Strategy.MAGIC
-    assert made.spreading == (("demand sg[bf]", "sg", (True, False)),)
-    assert prepare(program(CLOSURE), "p", (True, False)).spreading == ()
+    assert made.derived_demands == (("demand sg[bf]", "sg", (True, False)),)
+    assert prepare(program(CLOSURE), "p", (True, False)).derived_demands == ()
 
 
 def test_a_policy_can_ask_for_the_whole() -> None:
-    made = prepare(program(SG), "sg", (True, False), Policy(whole="too much is asked"))
+    made = prepare(program(SG), "sg", (True, False), Policy(full_reason="too much is asked"))
     assert made.strategy is Strategy.FULL and made.demands == ()
     assert made.explanation.text().startswith("computed as a whole and looked up: too much is asked\n")

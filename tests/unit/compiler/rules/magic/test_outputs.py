@@ -8,7 +8,7 @@ import pytest
 
 from kpg.compiler.rules import core
 from kpg.compiler.rules.core import rule_text
-from kpg.compiler.rules.magic.rewrite import restricted
+from kpg.compiler.rules.magic.rewrite import restrict_program
 from kpg.compiler.rules.strata import strata
 from tests.model import graphs
 from tests.model.datalog import run
@@ -29,7 +29,7 @@ READERS = (
 def _restricted(
     text: str, outputs: list[str], pragmas: Mapping[str, str] = EVERYTHING
 ) -> core.Program | None:
-    return restricted(replace(program(text), pragmas=pragmas), outputs)
+    return restrict_program(replace(program(text), pragmas=pragmas), outputs)
 
 
 def _rules(made: core.Program | None) -> list[str]:
@@ -83,15 +83,15 @@ def test_a_relation_is_chosen_by_its_qualifier() -> None:
     made = program(CLOSURE + "q(y) :- tc(1, y).")
     closure = replace(made.relations["tc"], magic=True)
     chosen = replace(made, relations={**made.relations, "tc": closure})
-    assert restricted(chosen, ["q"]) is not None
-    assert restricted(made, ["q"]) is None
+    assert restrict_program(chosen, ["q"]) is not None
+    assert restrict_program(made, ["q"]) is None
 
 
 def test_relations_computed_by_rounds_keep_their_rules() -> None:
     made = program(CLOSURE + "q(x, y) :- tc(1, y), u(x). p(y) :- q(y, _), tc(3, y).")
     choice = replace(made.relations["q"], selection=core.Choice(((0,),)))
     made = replace(made, relations={**made.relations, "q": choice}, pragmas=EVERYTHING)
-    assert restricted(made, ["p"]) is None
+    assert restrict_program(made, ["p"]) is None
 
 
 def test_demand_makes_no_negation_recursive() -> None:
@@ -118,7 +118,7 @@ def _check(text: str, seed: int) -> int:
     for _ in range(3):
         outputs = ["out"] if choice.random() < 0.6 else choice.sample(names, min(len(names), 2))
         listed = choice.choice(["*", ",".join(choice.sample(names, (len(names) + 1) // 2))])
-        made = restricted(replace(whole, pragmas={"magic-transform": listed}), outputs)
+        made = restrict_program(replace(whole, pragmas={"magic-transform": listed}), outputs)
         if made is not None:
             tables = _tables(seed + done)
             expected, found = run(whole, tables), run(made, tables)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kpg.compiler.rules import core
-from kpg.compiler.rules.magic import Policy, Strategy, prepare, steps_of_levels
+from kpg.compiler.rules.magic import Policy, Strategy, counting_steps, prepare
 from kpg.runtime.errors import NotSupportedError
 from tests.model.datalog import run
 from tests.model.rules import program
@@ -25,11 +25,14 @@ def test_what_is_stored_is_looked_up() -> None:
     prepared = prepare(CHECKED, "e", (True, False))
     assert prepared.strategy is Strategy.LOOKUP
     assert run(prepared.program, {"e": EDGES, "seed e[bf]": [(2,)]})[prepared.answer] == {(2, 3)}
-    assert prepare(CHECKED, "tc", (True, False), Policy(kept=frozenset({"tc"}))).strategy is Strategy.LOOKUP
+    assert (
+        prepare(CHECKED, "tc", (True, False), Policy(materialized=frozenset({"tc"}))).strategy
+        is Strategy.LOOKUP
+    )
 
 
 def test_what_is_kept_is_not_computed_again() -> None:
-    prepared = prepare(CHECKED, "far", (True, False), Policy(kept=frozenset({"tc"})))
+    prepared = prepare(CHECKED, "far", (True, False), Policy(materialized=frozenset({"tc"})))
     assert prepared.strategy is Strategy.MAGIC
     assert ("tc", "it is there already") in prepared.explanation.notes
     assert "far[bf](x, y) :- demand far[bf](x), tc(x, y), !e(x, y)." in prepared.explanation.rules
@@ -42,7 +45,7 @@ def test_goals_without_values_ask_for_all() -> None:
 
 
 def test_small_programs_are_computed_as_a_whole() -> None:
-    policy = Policy(rows={"e": 3}, least_rows=10)
+    policy = Policy(rows={"e": 3}, min_rows=10)
     prepared = prepare(CHECKED, "tc", (True, False), policy)
     assert prepared.explanation.text().splitlines()[0] == (
         "computed as a whole and looked up: there are only 3 rows in what it is computed from"
@@ -68,7 +71,7 @@ def test_relations_that_need_values() -> None:
         ".demand goal 0. goal(k, x) :- tc(1, x), x > k. tc(x, y) :- e(x, y). tc(x, y) :- tc(x, z), e(z, y)."
     )
     checked = program(text)
-    prepared = prepare(checked, "goal", (True, False), Policy(rows={"e": 0}, least_rows=10))
+    prepared = prepare(checked, "goal", (True, False), Policy(rows={"e": 0}, min_rows=10))
     assert prepared.strategy is Strategy.MAGIC
     rows = {"e": [(1, 2), (2, 3), (3, 4)], "seed goal[bf]": [(2,), (3,)]}
     assert run(prepared.program, rows)[prepared.answer] == {(2, 3), (2, 4), (3, 4)}
@@ -82,8 +85,8 @@ def test_what_must_have_no_cycle_for_levels() -> None:
         on(x, y) :- f(x, y). on(x, y) :- sg(x, a), on(a, b), f(b, y).
     """
     checked = program(text)
-    assert steps_of_levels(checked, "sg", (True, False)) == ("e", (2,), (0,))
-    assert steps_of_levels(checked, "sg", (True, True)) is None
-    assert steps_of_levels(checked, "on", (True, False)) is None
-    assert steps_of_levels(checked, "on", (False, True)) == ("f", (1,), (0,))
-    assert steps_of_levels(checked, "e", (True, False, False)) is None
+    assert counting_steps(checked, "sg", (True, False)) == ("e", (2,), (0,))
+    assert counting_steps(checked, "sg", (True, True)) is None
+    assert counting_steps(checked, "on", (True, False)) is None
+    assert counting_steps(checked, "on", (False, True)) == ("f", (1,), (0,))
+    assert counting_steps(checked, "e", (True, False, False)) is None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kpg.compiler.rules.magic import Policy, Prepared, Strategy, prepare
+from kpg.compiler.rules.magic import GoalProgram, Policy, Strategy, prepare
 from tests.model import graphs
 from tests.model.datalog import run
 from tests.model.rules import program
@@ -11,11 +11,11 @@ LEFT = "tc(x, y) :- e(x, y). tc(x, y) :- tc(x, z), e(z, y)."
 RIGHT = "tc(x, y) :- e(x, y). tc(x, y) :- e(x, z), tc(z, y)."
 SQUARED = "tc(x, y) :- e(x, y). tc(x, y) :- tc(x, z), tc(z, y)."
 GENERATION = "sg(x, y) :- e(p, x), e(p, y), x != y. sg(x, y) :- e(a, x), sg(a, b), e(b, y)."
-PLAIN = Policy(linear=False, levels=None)
-ACYCLIC = Policy(acyclic=frozenset({("e", (1,), (0,))}), levels=40)
+PLAIN = Policy(linear=False, max_levels=None)
+ACYCLIC = Policy(acyclic=frozenset({("e", (1,), (0,))}), max_levels=40)
 
 
-def _prepared(text: str, goal: str, policy: Policy | None = None) -> Prepared:
+def _prepared(text: str, goal: str, policy: Policy | None = None) -> GoalProgram:
     """For a goal as ``tc bf``."""
     name, pattern = goal.split()
     return prepare(program(text), name, tuple(one == "b" for one in pattern), policy)
@@ -155,7 +155,7 @@ def test_values_of_unfinished_minima_ask_for_nothing() -> None:
     assert ("step", "it is asked for as a whole in a rule for d") in prepared.explanation.notes
 
 
-def _derived(prepared: Prepared, tables: dict[str, graphs.Edges], seed: tuple[int, ...]) -> int:
+def _derived(prepared: GoalProgram, tables: dict[str, graphs.Edges], seed: tuple[int, ...]) -> int:
     """How many tuples the program derives for one goal."""
     assert prepared.seed is not None
     found = run(prepared.program, {**tables, prepared.seed: [seed]})
