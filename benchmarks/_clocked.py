@@ -120,7 +120,7 @@ class Clocked(MessageTable):
 
 
 class Aside:
-    """A member's way to the others, whose own work no member has elsewhere: ``company.Peers``.
+    """A member's way to the others, whose own work no member has elsewhere: ``worker_group.Peers``.
 
     What sending and taking messages costs is counted by messages. Where members have no memory in common,
     what is made of the words that have come is theirs.
@@ -133,7 +133,7 @@ class Aside:
         self._common = common
 
     def swap(self, parcels: list[list[Parcel]], phase: Phase | None, loops: list[int]) -> BarrierResult:
-        """See ``company.Peers``."""
+        """See ``worker_group.Peers``."""
         self._table.end()
         met = self._peers.exchange_parcels(parcels, phase, loops)
         if self._common:
@@ -141,7 +141,7 @@ class Aside:
         return met
 
     def fail(self) -> None:
-        """See ``company.Peers``."""
+        """See ``worker_group.Peers``."""
         self._peers.fail()
 
 

@@ -96,7 +96,7 @@ def watched() -> Iterator[dict[str, float]]:
         ("check", dispatch, "check"),
         ("lower", program_plans, "definition"),
         ("lower", installation, "definition"),
-        ("plan", pipeline, "compile_bound"),
+        ("plan", pipeline, "compile_query"),
         ("render", Worker, "install"),
     )
     with ExitStack() as stack:

@@ -61,9 +61,8 @@ def table_figures(name: str, words: Words, batch: int) -> None:
         f"insert, keys {name}", [seconds(lambda b=b: table.insert(b)) for b in batches(words, batch)], batch
     )
     table.drain()
-    print(
-        f"{'index what arrived in order':34}{1e9 * seconds(table.build_index) / words.shape[1]:10.1f} ns a row"
-    )
+    index_time = 1e9 * seconds(table.build_index) / words.shape[1]
+    print(f"{'index what arrived in order':34}{index_time:10.1f} ns a row")
     chosen = list(batches(words, batch))[2:12]
     report(f"find, keys {name}", [seconds(lambda b=b: table.find(b[:2])) for b in chosen], batch)
     report(f"match, keys {name}", [seconds(lambda b=b: table.match(b)) for b in chosen], batch)

@@ -124,7 +124,7 @@ def loads(options: argparse.Namespace) -> Iterator[Load]:
             yield Load("refresh", partial(refresh, whole, path, options.queries), whole)
         if "streams" in options.workloads:
             for number in options.queries:
-                data = whole.reads_of(number, all_columns=False, keys=True)
+                data = whole.used_by(number, all_columns=False, keys=True)
                 yield Load(f"stream q{number}", partial(stream, data, number, options.step), data)
 
 

@@ -81,7 +81,7 @@ def tiny(data: Encoded, number: int, size: int) -> tuple[float, ...]:
 
 def measure(number: int, whole: Encoded, options: argparse.Namespace) -> Iterator[Measurement]:
     """The figures of one query."""
-    data = whole.reads_of(number, all_columns=False, keys=True)
+    data = whole.used_by(number, all_columns=False, keys=True)
     large = Measurement(f"q{number} large", "tuples/s", rate(data, number, LARGE, options.runs))
     small = rate(data, number, options.small, options.runs)
     yield large

@@ -41,7 +41,7 @@ HISTORY_PHYSICAL = (1, 10, 1_000, 100_000)
 
 def measure(number: int, whole: Encoded, options: argparse.Namespace) -> Measurement:
     """Tuples a second of one query, with its profile if that is asked for."""
-    data = whole.reads_of(number, all_columns=options.all_columns, keys=not options.no_keys)
+    data = whole.used_by(number, all_columns=options.all_columns, keys=not options.no_keys)
     stream = list(epochs(data, options.logical))
     tuples = sum(words.shape[1] for words in data.words.values())
     times: list[Elapsed] = []
@@ -90,7 +90,7 @@ def history(number: int, data: Encoded, options: argparse.Namespace, physical: i
 
 def compare_histories(number: int, whole: Encoded, options: argparse.Namespace) -> None:
     """Exit with a message unless the view's history is the same for every size of the physical batch."""
-    data = whole.reads_of(number, all_columns=options.all_columns, keys=not options.no_keys)
+    data = whole.used_by(number, all_columns=options.all_columns, keys=not options.no_keys)
     first = history(number, data, options, HISTORY_PHYSICAL[0])
     for physical in HISTORY_PHYSICAL[1:]:
         other = history(number, data, options, physical)

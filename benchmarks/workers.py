@@ -121,7 +121,7 @@ def tpch(options: argparse.Namespace, names: Sequence[str]) -> None:
     if "streams" in names:
         ratios = []
         for number in options.queries:
-            data = whole.reads_of(number, all_columns=False, keys=True)
+            data = whole.used_by(number, all_columns=False, keys=True)
             steps = lambda db, data=data, number=number: stream(data, number, options.step, db)  # noqa: E731
             ratios.append(compare(f"stream q{number}", steps, options.workers, data))
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))

@@ -74,8 +74,8 @@ class EgoReduce:
 
 
 def ego_plan(
-    pairs: Plan, by_writer: Plan, plan_writes: Callable[[], Plan], aggregate: str, construction: str, mode: str,
-    continuous: Plan | None = None,
+    pairs: Plan, by_writer: Plan, plan_writes: Callable[[], Plan], aggregate: str, construction: str,
+    mode: str, continuous: Plan | None = None,
 ) -> Plan:  # fmt: skip
     """Return the plan of an ego view.
 

@@ -1,8 +1,7 @@
 """EXPLAIN: a compiled query at any stage, as stable text or as a tree of JSON values.
 
 The tree uses Postgres' names for the parts of a plan. A plan is a graph: a node with several readers appears
-in full at the first and as ``SharedScan``, by name, at the others. For several workers, EXPLAIN also shows
-the
+in full at the first and as ``Shared``, by name, at the others. For several workers, EXPLAIN also shows the
 placement of rows, the exchanges and what they send.
 """
 
@@ -558,7 +557,8 @@ def _savings(query: Plan, placed_plan: PlacedPlan, catalog: Catalog, tables: Tab
         best = min(range(len(counts)), key=counts.__getitem__)
         if counts[best] < current_count:
             best_placement = "replicated" if best == len(candidates) else candidates[best][0]
-            yield f"with {table} {best_placement}: {counts[best]} exchange{'s' * (counts[best] != 1)} instead of {current_count}"
+            best_text = f"{counts[best]} exchange{'s' * (counts[best] != 1)}"
+            yield f"with {table} {best_placement}: {best_text} instead of {current_count}"
 
 
 def explain(

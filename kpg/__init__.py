@@ -161,8 +161,7 @@ def connect(
         operating system decides. In every mode, a killed process loses no commit, and the database
         reopens as of some commit.
       read_only: open the folder for reading, also beside a process that writes to it.
-      functions: Python functions that views call, by name. By default they are imported from their
-        modules.
+      functions: Python functions that views call, by name. By default they are imported from their modules.
       merge_effort: how eagerly indexes are merged. ``"eager"`` merges at once, for the fastest reads
         of data that seldom changes. ``"lazy"`` merges in the smallest steps, for the shortest commits.
         ``"default"`` keeps up with any load. Results are the same.
@@ -185,7 +184,7 @@ def connect(
         raise InterfaceError("functions must be a mapping from names to functions", hint="pass a dict")
     if workers != 1 or spark is not None:
         options = {"folder": folder, "memory_limit": memory_limit, "history": history}
-        return import_at_rest("kpg.api.connect").connected(
+        return import_at_rest("kpg.api.connect").connect_with_workers(
             workers, spark, merge_effort, options, folder_options
         )
     database_class = import_at_rest("kpg.api.database").Database

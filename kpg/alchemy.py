@@ -1,7 +1,7 @@
 """SQLAlchemy dialect for a database in this process: ``kpg://`` in memory, ``kpg:///folder`` in a folder.
 
 It derives from SQLAlchemy's Postgres dialect, so types, reflection and SQL rendering are those of Postgres.
-The connections of one ``OverlayEngine`` share a database, and each connection is a session. A database in a
+The connections of one ``Engine`` share a database, and each connection is a session. A database in a
 folder
 stays open while any connection is open.
 """

@@ -185,7 +185,7 @@ class Executor(Persistence, Protocol):
         """Packs that workers may still read."""
 
     def shard_ranges(self, table: str, rowids: Words) -> "list[tuple[int, Sharded]]":
-        """Return first rowids and shards of the newest rows that only workers have; empty if there are none."""
+        """Return first rowids and shards of the newest rows that only workers have; empty without any."""
 
     def replay_shards(self, epoch: int, table: str, start: int, shards: "Sharded") -> None:
         """Replay rows that workers have written, from rowid ``start`` on."""

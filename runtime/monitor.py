@@ -7,8 +7,8 @@ order.
 
 * A monitor is re-entrant: a callback may use the objects whose call it runs in.
 * Threads enter in order of arrival.
-* The thread inside may admit others by `step_aside`, at points where no change is half done; long
-  planning does.
+* The thread inside may admit others by `step_aside`, at points where no change is half done; long planning
+  does.
 * A thread that waits for a monitor in a cycle of monitors raises `OperationalError` (deadlock). The
   monitor does not know what a callback or a user's block waits for: threads that wait for its end
   issue a warning.
@@ -121,7 +121,7 @@ class Monitor:
             self._leave()
 
     def enter(self) -> bool:
-        """Enter the monitor until `leave`; return False if the thread is inside already, and must not leave."""
+        """Enter the monitor until `leave`; return False if the thread is inside and must not leave."""
         me = _get_ident()
         if self.owner == me:
             return False
@@ -277,7 +277,7 @@ class Monitor:
 
     @staticmethod
     def reset_after_fork() -> None:
-        """In a child process, clear the waiting threads of the parent and mark monitors of its other threads."""
+        """In a child process, clear the parent's waiting threads and mark monitors of its other threads."""
         _awaited.clear()
         for monitor in list(_monitors):
             monitor.queue.clear()

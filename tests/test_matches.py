@@ -15,10 +15,10 @@ OPEN = {
     ("kpg.execute.definitions.alter_table", "_alter_view"): "the others are of tables only",
     (
         "kpg.execute.definitions.domains",
-        "_following",
+        "_column_actions",
     ): "what becomes of a column; other actions change the domain alone",
-    ("kpg.execute.table_locks", "_named"): "the others lock no table before they are made",
-    ("kpg.execute.table_locks", "_altered"): "the others lock their own table, wholly",
+    ("kpg.execute.table_locks", "_named_tables"): "the others lock no table before they are made",
+    ("kpg.execute.table_locks", "_locks_of_action"): "the others lock their own table, wholly",
     ("kpg.execute.definitions.domains", "alter_domain"): "the parser makes these actions only",
     ("kpg.execute.definitions.domains", "with_domains"): "the others have no columns",
     ("kpg.runtime.render.exchange", "_rows_below"): "the others are as large as what they read",

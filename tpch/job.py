@@ -1,6 +1,6 @@
 """``kpg tpch``: load TPC-H, maintain its queries as views, and check them against DuckDB.
 
-:class:`OverlayEngine` and :class:`LocalView` are the interface to the database, so that tests can substitute
+:class:`Engine` and :class:`View` are the interface to the database, so that tests can substitute
 it. Spark, if present, starts while data is generated and queries compile, and runs the loads.
 """
 

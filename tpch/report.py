@@ -1,6 +1,6 @@
 """The report of the job: one row per query, as a table for people and as JSON for programs.
 
-It records the machine and the relevant versions. :func:`stage` shows the progress of a stage: a bar
+It records the machine and the relevant versions. :func:`show_stage` shows the progress of a stage: a bar
 on a terminal, one line when it ends.
 """
 

@@ -15,7 +15,7 @@ from kpg.runtime.types import Type
 class Rule:
     """How a column gets its value: the text of its DEFAULT or GENERATED expression, "" for none.
 
-    ``identity`` is empty, ``FIXED_OPTIONS`` or ``BY DEFAULT``. ``sequence`` is owned by the column.
+    ``identity`` is empty, ``ALWAYS`` or ``BY DEFAULT``. ``sequence`` is owned by the column.
     """
 
     default: str = ""

@@ -201,7 +201,7 @@ class Catalog:
         return self._entries
 
     def find(self, name: str) -> Entry | None:
-        """Return the entry of a name, searching the path unless the name is resolved; None if there is none."""
+        """Return the entry of a name, searching the path unless the name is resolved, or None."""
         found = self._entries.get(name.lower())
         if isinstance(name, QualifiedName) or (found is not None and found.name in self.attached_tables):
             return found

@@ -325,7 +325,8 @@ class Clauses:
         if info is None:
             return
         if len(query.marks) != len(info.columns):
-            message = f"relation {info.name} has {plural(len(info.columns), 'column')}, {count_text(len(query.marks))}"
+            columns_text = plural(len(info.columns), "column")
+            message = f"relation {info.name} has {columns_text}, {count_text(len(query.marks))}"
             self.diagnostics.error("arity", message, query.span)
             return
         for mark in query.marks:

@@ -1,7 +1,6 @@
 """Parser: Datalog text to the tree of ``syntax.ast``, by lark's LALR parser.
 
-:class:`ProofBuilder` has one method per rule of the grammar. After a syntax error the parser blanks the
-statement
+:class:`Builder` has one method per rule of the grammar. After a syntax error the parser blanks the statement
 and parses again, so all syntax errors are reported. ``.decl D = debug_delta(R)`` becomes a declaration with
 R's columns and the round, and a rule.
 """

@@ -6,7 +6,7 @@ It handles ``#include``, ``.include``, ``.once``, ``#define`` with and without a
 takes integers, names, ``defined`` and C's operators. ``__FILE__`` and ``__LINE__`` are as in C.
 ``RAM_DOMAIN_SIZE`` is the number of bits of a number.
 
-The result is a :class:`SourceProgram` of pieces of files and macros, which maps positions back to their
+The result is a :class:`Source` of pieces of files and macros, which maps positions back to their
 origin.
 """
 

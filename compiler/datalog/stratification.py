@@ -193,7 +193,7 @@ class _MonotonicityCheck:
             self._check_rule(rule, self._flows(rule))
 
     def _propagate(self, rule: Rule) -> bool:
-        """Propagate trends to columns of the head without an aggregate, and return whether that changed any."""
+        """Propagate trends to columns of the head without an aggregate; return whether any changed."""
         flows, changed = self._flows(rule), False
         for place, term in enumerate(rule.head.terms):
             key = (rule.head.relation, place)
@@ -245,7 +245,8 @@ class _MonotonicityCheck:
         if function is None and grouped:
             self._error(f"{flow.source} is a group of another aggregate here", span)
         elif function is not None and _is_opposite(flow.trend, function):
-            message = f"as {flow.source} gets {BETTER[flow.improvement]}, what {function} is taken of {flow.trend.value}"
+            change = BETTER[flow.improvement]
+            message = f"as {flow.source} gets {change}, what {function} is taken of {flow.trend.value}"
             self._error(message, span)
         elif function is not None and flow.trend is Movement.UNKNOWN:
             self._warn(f"as {flow.source} changes, what {function} is taken of may get worse", span)

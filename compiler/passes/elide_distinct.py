@@ -28,7 +28,7 @@ class _ScopeFacts:
         return bool(self._facts.unique_keys(rel))
 
     def may_be_negative(self, rel: Rel, let_values: LetValues) -> bool:
-        """Return whether a multiplicity might be negative, which :class:`Facts` assumes not to be the case."""
+        """Return whether a multiplicity might be negative, which :class:`Facts` assumes it is not."""
         self._enter(let_values)
         known = self._subtracts
         stack = [rel]

@@ -77,7 +77,7 @@ class LetReads:
         return count, looped
 
     def transform_reads(self, rel: Rel, id_: str, rewrite: Callable[[Rel], Rel]) -> Rel:
-        """Rebuild bottom-up; ``rewrite`` receives only the nodes that read the let or have a read below them."""
+        """Rebuild bottom-up; ``rewrite`` receives only nodes that read the let or have a read below."""
         done: list[Rel] = []
         stack = [(rel, False)]
         while stack:

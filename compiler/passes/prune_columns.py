@@ -44,7 +44,7 @@ class _Pruner:
         return _project(pruned, places)
 
     def prune(self, rel: Rel, required: Columns) -> tuple[Rel, list[int]]:
-        """Return the relation with at least the ``required`` columns, and its remaining columns, ascending."""
+        """Return the relation with the ``required`` columns, and its remaining columns, ascending."""
         every = list(range(width(rel)))
         match rel:
             case algebra.Get() | algebra.Constant():

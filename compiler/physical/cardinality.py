@@ -26,7 +26,7 @@ class Statistics(Protocol):
 
     @property
     def early_materialization(self) -> bool:
-        """Whether columns must be read before a row is sent to another worker, because only its owner has it."""
+        """Whether columns must be read before a row is sent to another worker, as only its owner has it."""
 
 
 @dataclass(frozen=True, slots=True)

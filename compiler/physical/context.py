@@ -1,7 +1,6 @@
 """The state of planning one query, and the composition of map-filter-project steps.
 
-:class:`ProofBuilder` holds the nodes of the plan, hash-consed: equal nodes are one node. :func:`compose`
-fuses the
+:class:`Builder` holds the nodes of the plan, hash-consed: equal nodes are one node. :func:`compose` fuses the
 operators above a relation into one step over its rows.
 """
 

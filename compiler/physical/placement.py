@@ -186,7 +186,7 @@ class Tables(Protocol):
         """
 
     def owner_column(self, table: str) -> int | None:
-        """Return the column whose words determine the owner of a row, or None if all workers have all rows."""
+        """Return the column whose words decide the owner of a row, or None if all workers have all rows."""
 
     def view_placement(self, name: str) -> Placement:
         """Return the placement of a view's rows."""

@@ -26,7 +26,7 @@ from kpg.runtime.values.styles import DEFAULT_STYLE, Style
 class RelationRead:
     """Relation that a statement reads, with the names of the columns read.
 
-    ``scanned``: it is read even if no column is.
+    ``is_scanned``: it is read even if no column is.
     """
 
     entry: Entry
@@ -49,7 +49,7 @@ class Reads:
     ) -> None:
         """Record a relation of the statement and the ids of its columns.
 
-        ``locked``: FOR UPDATE locks its rows.
+        ``locks_rows``: FOR UPDATE locks its rows.
         """
         read = RelationRead(entry, is_scanned)
         self.relations.append(read)
@@ -59,7 +59,7 @@ class Reads:
             self._columns[column.index] = (read, name)
 
     def add_aliases(self, columns: Iterable[Column], aliases: Iterable[Column]) -> None:
-        """Record the columns ``others`` as aliases of ``columns``."""
+        """Record the columns ``aliases`` as aliases of ``columns``."""
         for column, alias in zip(columns, aliases, strict=False):
             if column.index in self._columns:
                 self._columns[alias.index] = self._columns[column.index]

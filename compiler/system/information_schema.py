@@ -241,16 +241,17 @@ INFORMATION_RELATIONS: Final = {
     ),
     "columns": SystemRelation(
         columns(
-            f"{TABLE_COLUMNS} column_name ordinal_position:i column_default is_nullable {TYPE_COLUMNS} domain_catalog "
-            f"domain_schema domain_name {UDT_COLUMNS} dtd_identifier is_self_referencing is_identity "
-            "identity_generation identity_start identity_increment identity_maximum identity_minimum "
-            "identity_cycle is_generated generation_expression is_updatable"
+            f"{TABLE_COLUMNS} column_name ordinal_position:i column_default is_nullable {TYPE_COLUMNS} "
+            f"domain_catalog domain_schema domain_name {UDT_COLUMNS} dtd_identifier is_self_referencing "
+            "is_identity identity_generation identity_start identity_increment identity_maximum "
+            "identity_minimum identity_cycle is_generated generation_expression is_updatable"
         ),
         _columns_rows,
     ),
     "domains": SystemRelation(
         columns(
-            f"domain_catalog domain_schema domain_name {TYPE_COLUMNS} domain_default {UDT_COLUMNS} dtd_identifier"
+            f"domain_catalog domain_schema domain_name {TYPE_COLUMNS} domain_default {UDT_COLUMNS} "
+            "dtd_identifier"
         ),
         _domains_rows,
     ),
@@ -275,8 +276,9 @@ INFORMATION_RELATIONS: Final = {
     ),
     "attributes": SystemRelation(
         columns(
-            f"{UDT_COLUMNS} attribute_name ordinal_position:i is_nullable {TYPE_COLUMNS} attribute_udt_catalog "
-            "attribute_udt_schema attribute_udt_name dtd_identifier is_derived_reference_attribute"
+            f"{UDT_COLUMNS} attribute_name ordinal_position:i is_nullable {TYPE_COLUMNS} "
+            "attribute_udt_catalog attribute_udt_schema attribute_udt_name dtd_identifier "
+            "is_derived_reference_attribute"
         ),
         _attributes_rows,
     ),
@@ -309,7 +311,8 @@ INFORMATION_RELATIONS: Final = {
     ),
     "key_column_usage": SystemRelation(
         columns(
-            f"{CONSTRAINT_COLUMNS} {TABLE_COLUMNS} column_name ordinal_position:i position_in_unique_constraint:i"
+            f"{CONSTRAINT_COLUMNS} {TABLE_COLUMNS} column_name ordinal_position:i "
+            "position_in_unique_constraint:i"
         ),
         _key_column_usage_rows,
     ),

@@ -75,7 +75,7 @@ class Fork:
         return _counts(table_diffs(self.engine, self._origin_epoch))
 
     def merge(self, trunk: Engine) -> dict[str, tuple[int, int]]:
-        """Apply the branch's changes to the trunk in one commit; return inserted and deleted rows per table."""
+        """Apply the branch's changes to the trunk in one commit; return inserted, deleted rows by table."""
         mine, theirs = self.engine, trunk
         if not mine.transactions.is_idle or not theirs.transactions.is_idle:
             raise InterfaceError("a branch cannot be merged within a transaction", hint="commit first")

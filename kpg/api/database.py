@@ -148,7 +148,7 @@ class Database:
     def sql(self, text: str, parameters: Parameters | None = None) -> Outcome:
         """Run a script and return the result of its last statement.
 
-        That is a :class:`Result` for a query or a change of a table, a :class:`LocalView` for CREATE
+        That is a :class:`Result` for a query or a change of a table, a :class:`View` for CREATE
         MATERIALIZED VIEW, and None for other statements. ``parameters`` are the values of ``?`` or ``$1``
         (a sequence), or of ``:name`` (a dict). A script stops at its first error; earlier statements remain
         in effect, unless they are part of a transaction.
@@ -159,7 +159,7 @@ class Database:
         return last
 
     def query(self, text: str, parameters: Parameters | None = None) -> Result:
-        """Run a script that ends with a query and return its rows; InterfaceError otherwise. See :meth:`sql`."""
+        """Run a script that ends with a query, and return its rows; else InterfaceError. See :meth:`sql`."""
         outcome = self.sql(text, parameters)
         if not isinstance(outcome, Result):
             raise InterfaceError("the statement gives no rows", hint="run it with sql()")
@@ -187,7 +187,7 @@ class Database:
     def transaction(self) -> AbstractContextManager[None]:
         """Return a block whose changes commit as one epoch, or roll back if it raises.
 
-        Queries inside see the block's own changes; a :class:`LocalView` shows the last commit. DDL is
+        Queries inside see the block's own changes; a :class:`View` shows the last commit. DDL is
         transactional: an error undoes it, too, and a materialized view that the block creates is hydrated
         at commit. A nested transaction, :meth:`batch` and the installation of a Datalog program are refused
         inside. Other threads wait until the block ends.
@@ -203,7 +203,7 @@ class Database:
         return MonitorBlock(self._monitor, lambda: self._engine, self._engine.transactions.batch)
 
     def session(self, user: str = "kpg") -> "Session":
-        """Return a session of a role: its own transaction, settings and prepared statements, for any thread."""
+        """Return a role's session: its own transaction, settings and prepared statements, for any thread."""
         check_argument("user", user, str, "the name of a role")
         if user != "kpg" and user not in self._engine.catalog.privileges.roles:
             raise ProgrammingError(f'role "{user}" does not exist')
@@ -275,7 +275,7 @@ class Database:
     def explain_absence(self, relation: str, row: Any, *, limit: int | None = None) -> "Absence":
         """Return why a row is absent: what a view's queries lack, or the literal that fails in each rule.
 
-        ProgrammingError if the row exists; otherwise see :meth:`parse_explain_row`.
+        ProgrammingError if the row exists; otherwise see :meth:`explain_row`.
         """
         check_argument("relation", relation, str, "the name of a view or Datalog relation")
         if provenance.has_query(self._engine, relation):
@@ -307,7 +307,7 @@ class Database:
         self._engine.log_definitions(before)
 
     def drop_function(self, name: str) -> None:
-        """Drop a function of :meth:`parse_create_function`; ProgrammingError if a view uses it."""
+        """Drop a function of :meth:`create_function`; ProgrammingError if a view uses it."""
         check_argument("name", name, str, "the name of a function")
         before = python_functions.make_restorer(self._engine)
         python_functions.drop(self._engine, name)

@@ -128,8 +128,9 @@ def html(names: Sequence[str], types: Sequence[Type], ends: Ends) -> str:
     body = []
     for index in range(len(columns[0].cells) if columns else 0):
         cells = "".join(
-            f'<td style="text-align: {"right" if c.is_right_aligned else "left"}">{_escape(c.cells[index])}</td>'
-            for c in columns
+            f'<td style="text-align: {"right" if column.is_right_aligned else "left"}">'
+            f"{_escape(column.cells[index])}</td>"
+            for column in columns
         )
         body.append(f"<tr>{cells}</tr>")
     footer = _footer(ends.total, len(names), 0)

@@ -165,7 +165,7 @@ def describe_overlay(info: OverlayInfo) -> list[str]:
 
 
 class AggregateAdapter:
-    """Adapts an aggregate with EAGr's methods to those of ``parse_create_function``."""
+    """Adapts an aggregate with EAGr's methods to those of ``create_function``."""
 
     def __init__(self, own: Any) -> None:
         self._own = own
@@ -192,7 +192,7 @@ class AggregateAdapter:
 
 
 def adapt_aggregate(own: Any) -> Any:
-    """Return an aggregate object in the form that ``parse_create_function`` takes."""
+    """Return an aggregate object in the form that ``create_function`` takes."""
     if hasattr(own, "add") and hasattr(own, "finish"):
         return own
     missing = [
@@ -240,7 +240,7 @@ def create_view(
 
 
 def create_aggregate(engine: Engine, name: str, writes: str, aggregate: Any, returns: Any) -> str:
-    """Register an aggregate with EAGr's methods or those of ``parse_create_function``; return its call."""
+    """Register an aggregate with EAGr's methods or those of ``create_function``; return its call."""
     given = aggregate() if isinstance(aggregate, type) else aggregate
     if ego_views.is_query(writes):
         select = ego_views.parse_single(writes)

@@ -22,7 +22,7 @@ _configured: Final = list[bool]()
 
 
 def show_progress(shown: bool | None = None) -> None:
-    """Set whether bars are drawn: True on standard error, False never, None on a terminal or in a notebook."""
+    """Set whether bars are drawn: True on standard error, False never, None on terminals and in notebooks."""
     _configured.append(True)
     set_observer(None if shown is False else Bars(always=shown is True))
 

@@ -1,6 +1,6 @@
 """Query results as tuples, Arrow, data frames and text.
 
-``Rows`` is the common interface, ``Result`` a fixed set of rows with a cursor, and ``LocalView`` the present
+``Rows`` is the common interface, ``Result`` a fixed set of rows with a cursor, and ``View`` the present
 contents of a view. Reading tuples does not import Arrow.
 """
 

@@ -278,7 +278,8 @@ def _box_size(box: Box, body: tuple[str, float, float] | None) -> tuple[float, f
 def _render_box(box: Box, layout: Layout, body: tuple[str, float, float] | None) -> str:
     cell = layout.cells[box.id]
     parts = [
-        f'<g transform="translate({cell.x:.1f} {cell.y:.1f})"><title>{escape(box.tooltip or box.name)}</title>',
+        f'<g transform="translate({cell.x:.1f} {cell.y:.1f})">'
+        f"<title>{escape(box.tooltip or box.name)}</title>",
         f'<rect width="{cell.width:.1f}" height="{cell.height:.1f}" rx="4" {STYLES[box.kind]}/>',
         f'<text x="{PADDING:.0f}" y="17" fill="#17202b">{escape(_truncate(box.name))}</text>',
         f'<text x="{PADDING:.0f}" y="32" fill="#57657a">{escape(box.statistics)}</text>',

@@ -1,4 +1,4 @@
-"""``LocalView``: the contents, changes and cost of a maintained view."""
+"""``View``: the contents, changes and cost of a maintained view."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any

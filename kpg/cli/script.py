@@ -139,7 +139,7 @@ def run_script(db: "Database", text: str, output_format: Format) -> None:
 def print_outcome(
     outcome: "Result | View | None", output_format: Format, start_time: float | None = None
 ) -> None:
-    """Print the outcome of a statement; in a table format also the time since ``started``."""
+    """Print the outcome of a statement; in a table format also the time since ``start_time``."""
     is_table = output_format is Format.TABLE
     if isinstance(outcome, Result):
         if outcome.text is not None and is_table:

@@ -253,7 +253,7 @@ class Collection:
         )
 
     def min(self, column: str, key: Names = ()) -> "Collection":
-        """Return (key..., column): the smallest value per group, None only if the group has no other value."""
+        """Return (key..., column): the smallest value per group, None only if the group has no other."""
         return self._extreme(column, key, descending=False)
 
     def max(self, column: str, key: Names = ()) -> "Collection":
@@ -354,7 +354,7 @@ class Collection:
         return self._flow.export(name, self)
 
     def enter_at(self, loop: "LoopScope", round_of: RowFunction) -> "Collection":
-        """Enter a loop, each row at the round that ``round_of(row)`` returns: see :meth:`LoopScope.enter_at`."""
+        """Enter a loop, each row at the round ``round_of(row)``: see :meth:`LoopScope.enter_at`."""
         return loop.enter_at(self, round_of)
 
     def enter(self, loop: "LoopScope") -> "Collection":
@@ -639,7 +639,7 @@ class LoopScope:
         return self._output_terms
 
     def watch(self, term: Term, output: Output, listener: int | None) -> None:
-        """Attach an output to a term of this loop, by the sink with the number ``listener`` if there is one."""
+        """Attach an output to a term of this loop, by the sink number ``listener`` if there is one."""
         self.check_open("a collection of a loop is read")
         self._output_terms.append(term)
         self._outputs.append((output, listener))

@@ -134,7 +134,7 @@ class Input(Collection):
         self.close()
 
     def update_many(self, rows: Sequence[Any], diffs: Words, times: Words) -> None:
-        """Change the multiplicity of each row by its diff at its time. Times must not be before the input's."""
+        """Change the multiplicity of each row by its diff at its time. No time may be before the input's."""
         words = from_rows(rows, self._schema, self._flow.dictionary)
         self._handle.add(Updates(words, times.reshape(1, -1), diffs))
 

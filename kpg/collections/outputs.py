@@ -45,7 +45,7 @@ class OutputFlow(Protocol):
         """Uninstall an output."""
 
 
-@synchronized("attach", "installed", "notifications")
+@synchronized("attach", "installation", "notifications")
 class Output:
     """A reader of a collection, until it or its dataflow is closed.
 

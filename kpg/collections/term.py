@@ -1,7 +1,7 @@
 """Terms: the graph that collections build, where each term is a future plan node over other terms.
 
 A term belongs to the innermost scope of its inputs. So a term that does not depend on a loop
-variable is computed outside the loop and enters it. ``assemble`` translates terms into a plan.
+variable is computed outside the loop and enters it. ``build_plan`` translates terms into a plan.
 ``plan_as_term`` wraps a compiled plan as a term, so that a view that is not materialized can serve
 as a collection.
 """
@@ -63,7 +63,7 @@ class Term:
 
     @classmethod
     def over(cls, inputs: "Sequence[Term]", types: Sequence[Type], make: NodeFactory) -> "Term":
-        """Return a term in the innermost scope of its inputs. Raises InterfaceError if these are not nested."""
+        """Return a term in the innermost scope of its inputs. InterfaceError if these are not nested."""
         return cls(tuple(inputs), tuple(types), make, innermost_scope([term.scope for term in inputs]))
 
 

@@ -78,7 +78,7 @@ def install(
       facts: the folder that ``.input`` reads from.
       setting: options of the preprocessor.
       functors: the Python functions of declared functors, by name.
-      missing: called with a message for each fact file that does not exist. Without it, such a file
+      report_missing: called with a message for each fact file that does not exist. Without it, such a file
         is an error.
 
     Raises:

@@ -87,7 +87,7 @@ class Goal:
 
     @property
     def label(self) -> str | None:
-        """The name of the goal's dataflow, shared by goals of the same form; None after the goal is dropped."""
+        """The name of the goal's dataflow, shared by goals of the same form; None after it is dropped."""
         return None if self._form is None else self._form.name
 
     def __call__(self, **values: Any) -> Result:

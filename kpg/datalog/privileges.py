@@ -2,7 +2,7 @@
 
 A program's relations belong to the role that installs it. Reading a relation requires SELECT. An
 update requires INSERT or DELETE. Changing or dropping the program requires ownership. File names
-require the same role as ``COPY_FROM_STDIN``; functors and pragmas require a superuser. Errors show a
+require the same role as ``COPY``; functors and pragmas require a superuser. Errors show a
 program's
 text to its owner only.
 """

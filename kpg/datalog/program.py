@@ -270,7 +270,7 @@ class Program:
             raise hide_other_texts(error, text) from None
 
     def run_checked(self, checked: CheckedProgram) -> int | None:
-        """Run a text that was checked against this program, as :meth:`run_text` does."""
+        """Run a text that was checked against this program, as :meth:`add` does."""
         changed = self.run_updates(checked.program, {})
         self.goals += tuple(self.goal(checked.program, goal) for goal in checked.program.goals)
         return changed if checked.program.updates else None

@@ -139,7 +139,7 @@ class InstalledStrata:
         self._entries: dict[str, ViewEntry] = {}
 
     def plan(self, name: str, catalog: Catalog, materialized: frozenset[str]) -> PlannedStatement:
-        """Return the plan of a relation over ``materialized`` relations and strata that are installed for it."""
+        """Return the plan of a relation over ``materialized`` relations and strata installed for it."""
         strata = self._lowering.defining_strata(name, materialized)
         if len(strata) > MAX_STRATA:
             for stratum in strata:

@@ -246,7 +246,7 @@ class TranscriptRunner:
         self._add_copies(table, relation.name, words, copies)
 
     def _add_copies(self, table: Table, name: str, words: facts.Words, copies: int) -> None:
-        """Add ``copies`` to the multiplicity of each row. Rows with a positive multiplicity are in the table."""
+        """Add ``copies`` to the multiplicity of each row. Rows of positive multiplicity are in the table."""
         is_present = table.match(words) >= 0
         is_positive = np.zeros(words.shape[1], np.bool_)
         for index in range(words.shape[1]):

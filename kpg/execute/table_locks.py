@@ -99,7 +99,7 @@ TABLE_COMMENTS: Final = ("TABLE", "COLUMN", "CONSTRAINT")
 
 @contextmanager
 def wait_for_definition(engine: Engine, statement: Definition) -> Iterator[None]:
-    """Wait for locks of a definition before the block, and for other tables that it changed after the block."""
+    """Wait for locks of a definition before the block, and after it for other tables that it changed."""
     for table, mode in locks_of_definition(engine, statement):
         _wait(engine, table, mode)
     entries = engine.catalog.entries

@@ -1,7 +1,7 @@
 """Graph algorithms: reachability, distances, components, PageRank, cores, triangles, lookups.
 
 The interactive queries are the four of section 6.2 of McSherry et al., "Shared Arrangements" (VLDB
-2020): ``use_materialized``, ``one_hop``, ``two_hops`` and ``four_hop_path``. Their arguments are a
+2020): ``look_up``, ``one_hop``, ``two_hops`` and ``four_hop_path``. Their arguments are a
 collection: insert an argument, read its answer, delete it. All queries share the edges arranged by
 ``src`` (and ``dst``, for paths) and the states arranged by ``node``, so another query costs only
 its answer.

@@ -132,7 +132,7 @@ class Checkpoints:
     ) -> None:
         """Create the checkpoints of a database.
 
-        ``start_segment`` continues the log in a new segment and returns its number. ``release`` runs in a
+        ``next_segment`` continues the log in a new segment and returns its number. ``release`` runs in a
         child process and releases what only the parent may hold.
         """
         self._engine = engine

@@ -112,7 +112,8 @@ def _file_info(files: Files, manifest: Manifest, name: str) -> FileInfo:
 def _manifest_details(manifest: Manifest) -> str:
     checkpoint = manifest.checkpoint
     checkpoint_text = "no checkpoint" if checkpoint is None else f"a checkpoint of epoch {checkpoint.epoch}"
-    return f"database {manifest.database & (1 << 64) - 1:016x}, {checkpoint_text}, log from segment {manifest.segment} on"
+    database = f"database {manifest.database & (1 << 64) - 1:016x}"
+    return f"{database}, {checkpoint_text}, log from segment {manifest.segment} on"
 
 
 def _segment_details(files: Files, manifest: Manifest, number: int) -> str:
@@ -276,8 +277,8 @@ def repair(folder: str | Path) -> Iterator[str]:
 class _LogExtent:
     """The readable part of a log: up to byte ``end`` of a segment, before record ``number``.
 
-    ``whole`` is the number after the last readable record; records from ``number`` on belong to no
-    commit. ``damaged`` tells whether the part ends at damage, instead of the log's end or a torn write.
+    ``next_readable`` is the number after the last readable record; records from ``number`` on belong to no
+    commit. ``is_damaged`` tells whether the part ends at damage, instead of the log's end or a torn write.
     """
 
     segment: int
@@ -346,7 +347,8 @@ def _truncate_log(files: Files, manifest: Manifest) -> Iterator[str]:
     loss = "no record behind it is known"
     if last_known >= extent.number:
         max_commits = last_known - extent.number + 1
-        loss = f"{describe_records(extent.number, last_known)} lost, at most {max_commits} commit{'s' * (max_commits > 1)}"
+        records = describe_records(extent.number, last_known)
+        loss = f"{records} lost, at most {max_commits} commit{'s' * (max_commits > 1)}"
     yield f"{files.where}/{name} was cut at byte {extent.end}: {loss}; what it had is in files named .damaged"
 
 

@@ -257,7 +257,7 @@ class DefinitionRestorer:
         }
 
     def _restore_relations(self, pending: State, *, requires_all: bool) -> None:
-        """Restore views and programs in dependency order; without ``all_of_them``, as many as possible."""
+        """Restore views and programs in dependency order; without ``requires_all``, as many as possible."""
         while pending:
             before = len(pending)
             for key, value in list(pending.items()):

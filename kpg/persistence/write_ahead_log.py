@@ -541,7 +541,7 @@ class WriteAheadLog:
                 self._refuse_after_sync_error(error)
 
     def _refuse_after_sync_error(self, error: OSError) -> None:
-        """Refuse changes after a failed sync: earlier commits may be lost, and a later sync would not tell."""
+        """Refuse changes after a failed sync: earlier commits may be lost, and a later sync does not tell."""
         loss = f'what was committed in the mode "{self.mode}" may be lost'
         self._refuse_changes(f"its disk failed ({error.strerror}), and {loss}")
 

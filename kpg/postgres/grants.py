@@ -160,7 +160,8 @@ def _resolve_function(engine: Engine, name: str, types: Sequence[Type] | None, s
         return None
     message = f'could not find a function named "{name}"'
     if argument_types is not None:
-        message = f"function {name}({', '.join(display_type(catalog, one) for one in argument_types)}) does not exist"
+        types_text = ", ".join(display_type(catalog, one) for one in argument_types)
+        message = f"function {name}({types_text}) does not exist"
     error = ProgrammingError(message, span=span)
     error.sqlstate = "42883"
     raise error
@@ -299,7 +300,8 @@ def _grant_or_revoke(engine: Engine, key: Key, statement: ast.Grant, roles: list
         if not statement.is_grant and key[0] in ("RELATION", "SEQUENCE"):
             if set(letters) & set(ALL_LETTERS["COLUMN"]) and not has_column_privilege:
                 # Revoking from a table also revokes from each column, including system columns.
-                message = f'permission denied for column "tableoid" of relation "{object_name(engine.catalog, key)}"'
+                relation = object_name(engine.catalog, key)
+                message = f'permission denied for column "tableoid" of relation "{relation}"'
                 raise PrivilegeError(message, span=statement.span)
             for column in [one for one in privileges.acls if one[0] == "COLUMN" and one[1] == key[1]]:
                 _update_acl(

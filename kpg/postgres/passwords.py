@@ -89,7 +89,7 @@ class ScramExchange:
         self._channel_binding = b""
 
     def challenge(self, client_first: bytes) -> bytes:
-        """Return the server's first message. AuthenticationError if the client's first message is malformed."""
+        """Return the server's first message. AuthenticationError if the client's is malformed."""
         try:
             flag, identity, bare_message = client_first.decode().split(",", 2)
             fields = dict(part.split("=", 1) for part in bare_message.split(","))

@@ -89,7 +89,8 @@ def define_policy(engine: Engine, statement: ddl.DefinePolicy) -> None:
 def _check_duplicate(catalog: Catalog, key: tuple[str, ...], name: str, statement: ddl.DefinePolicy) -> None:
     """Raise ProgrammingError if a policy exists already."""
     if key in catalog.others:
-        message = f'policy "{name}" for table "{catalog.unqualified_name(catalog.table(statement.table).name)}" already exists'
+        table_name = catalog.unqualified_name(catalog.table(statement.table).name)
+        message = f'policy "{name}" for table "{table_name}" already exists'
         raise ProgrammingError(message, span=statement.span)
 
 

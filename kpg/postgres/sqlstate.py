@@ -122,7 +122,8 @@ MESSAGE_TRANSLATIONS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]
         (
             r"row \(.*\) of table (\S+) fails CHECK ([^\s:]+): .*",
             lambda found: (
-                f'new row for relation "{unqualified_name(found[1])}" violates check constraint "{unqualified_name(found[2])}"'
+                f'new row for relation "{unqualified_name(found[1])}" '
+                f'violates check constraint "{unqualified_name(found[2])}"'
             ),
         ),
         (
@@ -135,7 +136,8 @@ MESSAGE_TRANSLATIONS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]
         (
             r"\(.*\) of table (\S+) is no row of table \S+, against FOREIGN KEY (\S+)",
             lambda found: (
-                f'insert or update on table "{unqualified_name(found[1])}" violates foreign key constraint "{found[2]}"'
+                f'insert or update on table "{unqualified_name(found[1])}" '
+                f'violates foreign key constraint "{found[2]}"'
             ),
         ),
         (

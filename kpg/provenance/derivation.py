@@ -393,7 +393,7 @@ class DerivationScope:
     all_derivations: bool = False
 
     def for_counted_rows(self, sample: int | None) -> "DerivationScope":
-        """Return the scope for rows that are counted. Without a sample size, all derivations are explained."""
+        """Return the scope for rows that are counted. Without a sample size, all are explained."""
         return replace(self, all_derivations=sample is None)
 
 

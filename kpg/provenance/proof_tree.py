@@ -1,4 +1,4 @@
-"""Proof trees: why a row holds (``CommittedFile``), or why it does not (``NegatedAtom``), and their display.
+"""Proof trees: why a row holds (``Proof``), or why it does not (``Absence``), and their display.
 
 Datalog and SQL share these classes. A tree is displayed as lines of text, as nested HTML lists in a
 notebook, or as a rich tree.
@@ -230,7 +230,7 @@ class Proof:
         return rich_tree(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the proof as plain data: ``nodes``, with the root first. ``children`` are positions in it."""
+        """Return the proof as plain data: ``nodes``, the root first. ``children`` are positions in it."""
         nodes = list(self.nodes())
         positions = {id(node): position for position, node in enumerate(nodes)}
         return {"nodes": [_node_dict(node, positions) for node in nodes]}

@@ -32,7 +32,7 @@ from kpg.runtime.types import Type
 class RowKey:
     """A row with its own explanation, which all its consequences share.
 
-    ``place`` is ``table``, ``view``, or the number of the query for a row of a recursive relation.
+    ``source`` is ``table``, ``view``, or the number of the query for a row of a recursive relation.
     """
 
     source: str | int
@@ -146,7 +146,7 @@ class ColumnNames:
     def __init__(
         self, resolved: BoundQuery, dictionary: Dictionary, columns_of: Callable[[str], Sequence[str]]
     ) -> None:
-        """Create empty names. ``table`` returns the column names of a relation."""
+        """Create empty names. ``columns_of`` returns the column names of a relation."""
         self._resolved = resolved
         self._dictionary = dictionary
         self._columns_of = columns_of

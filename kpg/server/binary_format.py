@@ -3,7 +3,7 @@
 The encodings are those of Postgres' ``*send`` and ``*recv`` functions: integers in network byte order,
 timestamps in microseconds and dates in days since 2000-01-01, NUMERIC in digits of base 10,000, arrays with
 their bounds. Bit strings, network addresses and ranges, which are ``str`` in Python, have writers of their
-own. ``rows_of`` turns columns of words into rows of text or binary fields; None stands for NULL.
+own. ``encode_rows`` turns columns of words into rows of text or binary fields; None stands for NULL.
 ``binary_input`` is the inverse.
 """
 

@@ -1,6 +1,6 @@
 """One client of the wire protocol: its connection, its message loop and its idle timeouts.
 
-:class:`Connection` decodes the received bytes and buffers the replies. :class:`DataflowClient` dispatches
+:class:`Connection` decodes the received bytes and buffers the replies. :class:`Client` dispatches
 each message to ``startup``, the simple or extended protocol, or a COPY or subscription stream. The
 idle timeouts are ``idle_session_timeout`` and ``idle_in_transaction_session_timeout``.
 """
@@ -475,7 +475,7 @@ class Client(Connection):
                 self.send(messages.take_notices(self.session))
 
     async def run_without_engine(self, size: int, work: Callable[[], Given]) -> Given:
-        """Run a function without the engine, on a separate thread if ``size`` characters or values are many."""
+        """Run a function without the engine, on another thread if ``size`` characters or values are many."""
         assert self.session is not None
         if size <= MAX_INLINE_SIZE:
             return work()
@@ -519,7 +519,7 @@ class Client(Connection):
         )
 
     def request_text_and_values(self, request: Request) -> tuple[str, list[Any] | None] | None:
-        """Return the text and Python values of a request for the plan cache; None if it cannot use the cache."""
+        """Return the text and Python values of a request for the plan cache; None if it may not use it."""
         if request.name is None:
             self._extended_protocol.drop_unnamed()
             return request.text, None

@@ -195,7 +195,7 @@ class ExtendedProtocol:
         return self._client.session.prepared_statements
 
     def attach_session(self) -> None:
-        """Share one namespace of statements and portals between the session's SQL and the client's messages."""
+        """Share one namespace of statements and portals between the session's SQL and the messages."""
         assert self._client.session is not None
         self._client.session.portals = self.portals.list_named
         self._session_statements.protocol_statements = self._statements
@@ -337,7 +337,7 @@ class ExtendedProtocol:
         return prepared.text_and_values(message.param_values, forms)
 
     def request_text_and_values(self, request: Request) -> tuple[str, list[Any] | None] | None:
-        """Return the text and Python values of a request for the plan cache; None if it cannot use the cache."""
+        """Return the text and Python values of a request for the plan cache; None if it may not use it."""
         prepared = self.prepared_statement(request.name or "")
         if (
             prepared is None

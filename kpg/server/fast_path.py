@@ -96,7 +96,7 @@ class FastPathClient(Protocol):
         """Return whether a name still has this prepared statement, with the columns that the client knows."""
 
     def request_text_and_values(self, request: Request) -> tuple[str, list[Any] | None] | None:
-        """Return the text and Python values of a request for the plan cache; None if it cannot use the cache."""
+        """Return the text and Python values of a request for the plan cache; None if it may not use it."""
 
 
 class FastPathRequest:
@@ -367,7 +367,7 @@ class FastPathReader(asyncio.StreamReader):
     def attach_socket(self, socket: "ClientSocket") -> None:
         """Read by this socket instead of the transport, which has been paused."""
         self.socket = self._transport = socket
-        if not self._statements:
+        if not self._paused:  # type: ignore[attr-defined]
             socket.resume_reading()
 
     def deactivate(self) -> None:
@@ -587,7 +587,7 @@ class SocketReader:
 
     def add(self, reader: "FastPathReader", transport: asyncio.WriteTransport) -> None:
         """Read a connection here instead of by its transport."""
-        raw_socket = transport.get_extra_info("raw_socket")
+        raw_socket = transport.get_extra_info("socket")
         if self._epoll is None or raw_socket is None or transport.get_extra_info("sslcontext") is not None:
             return
         if isinstance(transport, asyncio.ReadTransport) and not transport.is_closing():

@@ -171,13 +171,13 @@ class Server:
         return await future
 
     async def read_engine(self, work: Callable[[Engine], Given]) -> Given:
-        """Run a function that only reads the engine, between statements: see ``Hub.look``."""
+        """Run a function that only reads the engine, between statements."""
         future = self.session_manager.submit_read(work)
         self.engine_thread.wake()
         return await asyncio.wrap_future(future)
 
     async def read_engine_as(self, session: Session, work: Callable[[Engine], object]) -> None:
-        """Like :meth:`look`, with a session's privileges.
+        """Like :meth:`read_engine`, with a session's privileges.
 
         Does nothing while another session has uncommitted definitions.
         """

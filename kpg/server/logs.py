@@ -1,6 +1,6 @@
 """Server log: lines of text, or JSON with one object per line, including slow statements.
 
-``StatementLimits`` holds the server's limits: connections, memory per statement, and the time after which a
+``Limits`` holds the server's limits: connections, memory per statement, and the time after which a
 statement
 counts as slow.
 """

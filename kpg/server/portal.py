@@ -234,7 +234,7 @@ class PreparedStatement:
         return Binder(literals).bind(self.statement)
 
     def declared(self, engine: Engine) -> tuple[str, ...]:
-        """See Parsed."""
+        """See ParsedStatement."""
         statement = None if isinstance(self.statement, Subscribe) else self.statement
         user_types = user_types_by_oid(engine.catalog)
         oids = infer_parameter_oids(engine, self.text, statement, self.parameter_oids)

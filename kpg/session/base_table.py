@@ -55,7 +55,7 @@ class Table:
     def __init__(
         self, executor: Executor, name: str, schema: Schema, change_hooks: Sequence[ChangeHook] = ()
     ) -> None:
-        """Wrap a table. ``change_hooks`` run before each change; the list is empty while nothing is locked."""
+        """Wrap a table. ``change_hooks`` run before each change; it is empty while nothing is locked."""
         self.tally = Tally()
         self._executor = executor
         self._change_hooks = change_hooks

@@ -119,7 +119,7 @@ class Cancellation:
         self._has_raised = False
 
     def check_room(self, size: int) -> None:
-        """Raise an error if ``wanted`` more bytes exceed a limit."""
+        """Raise an error if ``size`` more bytes exceed a limit."""
         self.memory.check_room(size)
         if self._next is not None:
             self._next.check_room(size)

@@ -220,7 +220,7 @@ class PostgresDeparser:
         pretty: bool = False,
         default_type: "Type | None" = None,
     ) -> str:
-        """Return an expression over a relation's columns; ``given`` is the column type of a DEFAULT."""
+        """Return an expression over a relation's columns; ``default_type`` is the type of a DEFAULT."""
         return deparse.deparse(catalog, entry, text, pretty, default_type)
 
     def type_of(self, catalog: "Catalog", entry: "Entry", text: str) -> "Type | None":
@@ -249,7 +249,7 @@ class ParsedStatement(Protocol):
 
 
 class PreparedStatements(dict[str, Prepare]):
-    """Statements of PREPARE; ``protocol_statements`` holds those of Parse messages, the unnamed one included."""
+    """Statements of PREPARE; ``protocol_statements`` are those of Parse messages, with the unnamed one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -421,7 +421,7 @@ class Engine:
         trunk: "Engine | None" = None,
         workers: "Workers | None" = None,
     ) -> None:
-        """Create an engine. With a ``trunk``, share its tables; ``kpg/api/branch.py`` completes the branch."""
+        """Create an engine. With a ``trunk``, share its tables; ``kpg/api/branch.py`` does the rest."""
         self.monitor: Monitor = Monitor() if trunk is None else trunk.monitor
         """Held by every call of the public API. Branches share dictionaries, and therefore the monitor."""
         self._interrupt = DeferredInterrupt()

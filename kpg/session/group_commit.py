@@ -4,7 +4,7 @@ Each job ends an epoch of its own and has its own error. A failed job is undone 
 into the same table become one. If the step fails, all jobs are undone and each runs again alone, so that only
 the failing one reports the error.
 
-``CheckpointJob`` is the interface of work that sessions submit, ``Promise`` the receiver of its result.
+``Job`` is the interface of work that sessions submit, ``Promise`` the receiver of its result.
 """
 
 import threading

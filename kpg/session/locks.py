@@ -2,8 +2,7 @@
 
 A lock is held by a session until it is released or its transaction ends. The manager never blocks: a lock
 that is not available raises ``WaitRequest``. The caller undoes the statement and runs it again after a
-release.
-A queue per lock gives the waiting sessions their turns.
+release. A queue per lock gives the waiting sessions their turns.
 
 A row lock is on a rowid. After a wait the statement runs again, and finds the row's new version. The rows
 that a transaction changed are locked only when the transaction is swapped out of the tables, since no other
@@ -167,9 +166,9 @@ class Locks:
     # Acquire and release
 
     def acquire(self, engine: LockHost, request: LockRequest, *, until_end: bool, blocks: bool) -> bool:
-        """Acquire a lock. If it is not available return False, or with ``blocks`` raise Waiting or an error.
+        """Acquire a lock. If it is taken return False, or with ``blocks`` raise WaitRequest or an error.
 
-        With ``add_local`` the lock ends with the transaction, otherwise with the session.
+        With ``until_end`` the lock ends with the transaction, otherwise with the session.
         """
         number = engine.catalog.asker.number
         if self.blockers(number, request):
@@ -424,7 +423,7 @@ class TransactionLocks(NamedTuple):
     number: int
 
     def end_block(self, depth: int) -> None:
-        """Release the locks of savepoint depth ``least`` or deeper."""
+        """Release the locks of savepoint depth ``depth`` or deeper."""
         self.locks.end_block(self.number, depth)
 
     def release_savepoint(self, target_depth: int) -> None:
@@ -574,7 +573,7 @@ class LockManager(Locks):
         return sorted(keys)
 
     def end_block(self, number: int, depth: int = 0) -> None:
-        """Release the locks of a transaction, also of row sets; see :meth:`Locks.end_transaction`."""
+        """Release the locks of a transaction, also of row sets; see :meth:`Locks.end_block`."""
         super().end_block(number, depth)
         if depth <= 0:
             self._changes.pop(number, None)

@@ -65,7 +65,7 @@ def parse_statement_limit(name: str, text: str, span: Span | None = None) -> int
 
 
 def effective_limit(setting: str, bound: int) -> str:
-    """Return the limit of a session's statements: its own setting, at most ``bound`` bytes; 0 for no bound."""
+    """Return the limit of a session's statements: its setting, at most ``bound`` bytes; 0 for no bound."""
     own = parse_statement_limit(SETTING, setting)
     return _format_size(bound) if bound and not 0 < own <= bound else setting
 
@@ -119,7 +119,7 @@ class MemoryWatch:
         self._check(0)
 
     def check_room(self, size: int) -> None:
-        """Raise OutOfMemoryError if ``wanted`` more bytes exceed the limit."""
+        """Raise OutOfMemoryError if ``size`` more bytes exceed the limit."""
         if size >= GROWTH:
             self._check(size)
 
@@ -175,7 +175,7 @@ class StatementMemory:
             self._check(0)
 
     def check_room(self, size: int) -> None:
-        """Raise OutOfMemoryError if ``wanted`` more bytes exceed the limit."""
+        """Raise OutOfMemoryError if ``size`` more bytes exceed the limit."""
         if self._limit and size:
             self._measure()
             self._check(size)
@@ -183,7 +183,8 @@ class StatementMemory:
     def _check(self, wanted: int) -> None:
         if (growth := self._size + wanted - self._first) > self._limit:
             raise OutOfMemoryError(
-                f"out of memory: the statement takes {_format_size(growth)}, and may take {_format_size(self._limit)}",
+                f"out of memory: the statement takes {_format_size(growth)}, "
+                f"and may take {_format_size(self._limit)}",
                 hint="a join may lack its condition; SET statement_memory_limit, up to the server's bound",
             )
 

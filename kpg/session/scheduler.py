@@ -8,12 +8,11 @@ yet leaves the engine's monitor at a checkpoint when it has run for `SLICE` and 
 returns in its turn. Meanwhile the engine is between two statements: any thread may enter the
 monitor.
 
-* A statement leaves only if it has read no more than its text, its session and the catalog
-  (`_may_leave`): it has read no rows, run no function body, taken no lock, and no change of rows or
-  definitions is pending.
+* A statement leaves only if it has read no more than its text, its session and the catalog (`_may_leave`): it
+  has read no rows, run no function body, taken no lock, and no change of rows or definitions is pending.
 * On return it continues if the catalog is unchanged. Otherwise it is undone and run again, after
-  `MAX_RESTARTS` times without leaving. Its result is therefore that of a statement that began at
-  its last return.
+  `MAX_RESTARTS` times without leaving. Its result is therefore that of a statement that began at its last
+  return.
 * Further requests of its session wait for its end.
 * A definition in an open transaction excludes others until its end, so it waits until no statement
   is planned outside the monitor.
@@ -74,13 +73,13 @@ class SchedulerHost(Protocol):
         """Whether jobs are running."""
 
     def is_exclusive(self) -> bool:
-        """Return whether the current transaction has changed definitions, so that no other session may run."""
+        """Return whether the current transaction has changed definitions, so no other session may run."""
 
     def is_excluded(self, session: SessionState) -> bool:
         """Return whether another session has exclusive use of the engine."""
 
     def run_jobs(self, *, can_leave: bool = False) -> None:
-        """Run all waiting jobs inside the monitor, which statements may leave for a while with ``can_leave``."""
+        """Run all waiting jobs inside the monitor, which statements may leave at times with ``can_leave``."""
 
     def requeue(self, jobs: list[Job]) -> None:
         """Put jobs at the front of the queue."""

@@ -127,7 +127,7 @@ class SessionManager:
         return self.current
 
     def signal(self, number: int, terminates: bool) -> bool:
-        """Cancel a session's statement or, with ``terminates``, end its connection; return whether it exists."""
+        """Cancel a session's statement or, with ``terminates``, end its connection; return if it exists."""
         session = self.sessions.get(number)
         if session is None:
             return False
@@ -208,7 +208,7 @@ class SessionManager:
         return count
 
     def run_jobs(self, *, can_leave: bool = False) -> None:
-        """Run all waiting jobs inside the monitor, which statements may leave for a while with ``can_leave``."""
+        """Run all waiting jobs inside the monitor, which statements may leave at times with ``can_leave``."""
         self._running_thread, self.time_slices.can_leave = get_ident(), can_leave
         try:
             if self.closed:
@@ -351,7 +351,7 @@ class SessionManager:
         return session is not self.current and self.is_exclusive()
 
     def swap_in(self, session: SessionState, *, rolls_back: bool = False) -> None:
-        """Give the engine to a session: swap out the current one, and put this one's changes into the tables."""
+        """Give the engine to a session: swap out the current one, put this one's changes into the tables."""
         engine = self.engine
         if session is not self.current:
             self._swap_out()

@@ -202,7 +202,7 @@ def execute_prepared(engine: Engine, statement: ast.Execute) -> "Result | Mainta
 
 
 def expand_execute(engine: Engine, statement: ast.Execute) -> Statement:
-    """Return the statement that EXECUTE runs: the prepared one with values, within the surrounding statement."""
+    """Return the statement that EXECUTE runs: the prepared one with values, in the surrounding statement."""
 
     found = engine.prepared_statements.find(engine, statement.name)
     if found is None:

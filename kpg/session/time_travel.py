@@ -285,9 +285,9 @@ class History:
         return max(first, self._epochs[bisect_right(self._moments, moment) - 1])
 
     def _not_kept_error(self, subject: str, first: int) -> ProgrammingError:
+        moment = format_moment(self.moment(first))
         return ProgrammingError(
-            f"{subject} is not kept: the past begins with epoch {first}, of {format_moment(self.moment(first))}",
-            hint=HISTORY_HINT,
+            f"{subject} is not kept: the past begins with epoch {first}, of {moment}", hint=HISTORY_HINT
         )
 
     # Reading
@@ -383,7 +383,7 @@ def materialize_query(engine: HistoryHost, statement: InsertingStatement) -> Ins
 
 
 def materialize_subqueries(engine: HistoryHost, statement: ast.Statement) -> ast.Statement:
-    """Return a statement with AS OF subqueries replaced by temporary tables; see :func:`materialize_query`."""
+    """Return a statement with AS OF subqueries replaced by temporary tables; by :func:`materialize_query`."""
 
     return replace_nested_queries(statement, lambda query: attach_result(engine, query), statement.span)
 

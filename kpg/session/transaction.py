@@ -156,7 +156,7 @@ class Transactions:
         """Commit the transaction as one epoch, all or nothing."""
         if self.state is State.NONE:
             raise InterfaceError("there is no transaction to commit", hint="start one with BEGIN")
-        # Not ``with self._undoing``: Ctrl-C before its entry would leave changes for the next commit.
+        # Not ``with self._failing_on_error``: Ctrl-C before it would leave changes for the next commit.
         try:
             self.check_not_failed()
             self._engine.check_constraints(committing=True)
@@ -421,7 +421,7 @@ class Transactions:
         self.notify_listeners()
 
     def notify_listeners(self) -> None:
-        """Notify the listeners of a commit, whose exceptions do not affect it; a commit group does so later."""
+        """Notify the listeners of a commit, whose exceptions do not affect it; a group does so later."""
         if self._batch is not State.OPEN and (self._group is None or not self._group.is_running):
             self._on_commit()
 

@@ -1,7 +1,7 @@
 """Undo of catalog changes and settings, for rollback and for rollback to a savepoint.
 
 The executor undoes rows. ``Journal`` undoes definitions; a dropped object stays until its transaction ends.
-``Settled`` undoes settings, which belong to one session, so no other session waits for them.
+``SettingChanges`` undoes settings, which belong to one session, so no other session waits for them.
 """
 
 from collections.abc import Callable, Iterator, MutableMapping
@@ -72,7 +72,7 @@ class Journal:
 
         Args:
             undo: Reverts it.
-            done: Releases what ``undo`` needs, when the transaction commits.
+            finish: Releases what ``undo`` needs, when the transaction commits.
         """
         if self._writing:
             self._entries.append((undo, finish))

@@ -196,7 +196,7 @@ class Views(Mapping[str, MaintainedView]):
         return plan_view_entry(entry, reader, self._catalog, self.statistics)
 
     def _install_at_commit(self, name: str, keeping: PendingView) -> None:
-        """Install a view when the transaction commits, unless it is dropped or replaced, or this is undone."""
+        """Install a view when the transaction commits, unless it is dropped, replaced, or this is undone."""
         before = self.pending.get(name)
         self.pending[name] = keeping
 
@@ -257,7 +257,7 @@ class Views(Mapping[str, MaintainedView]):
         return [QualifiedName(view) for view in self.reads if view in found]
 
     def users(self, name: str) -> list[str]:
-        """Return the :meth:`dependents`, after dropping stored goals among them that were not prepared again."""
+        """Return the :meth:`dependents`, after dropping stored goals among them not prepared again."""
         found = self.dependents(name)
         for text, goal in list(self._engine.waiting_goals.items()):
             if goal.label in found:

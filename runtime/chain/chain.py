@@ -103,7 +103,7 @@ MEMORY: Final = 1 << 14
 class Chain:
     """Links of a worker's operators, with memory for the streams between them.
 
-    A step is :meth:`begin`; then :meth:`advance`, :meth:`write_splits` of the first queued operator and
+    A step is :meth:`begin`; then :meth:`advance`, :meth:`hand_over` of the first queued operator and
     its flush, until none is queued; then :meth:`commit`. To roll the step back, call :meth:`settle` and
     :meth:`invalidate` instead.
     """
@@ -115,7 +115,7 @@ class Chain:
         self._set_listeners()
         self._table: Words = np.array(links.rows, np.int64).reshape(-1, tables.LINK_FIELDS)
         self._streams: Words = np.zeros((max(1, links.stream_count), tables.STREAM_FIELDS), np.int64)
-        # Changes of the last call that operators have not recorded, unless ``_is_strategy_final``.
+        # Changes of the last call that operators have not recorded, unless ``_is_settled``.
         self._changes: Words = np.empty((len(links.rows), tables.CHANGE_FIELDS), np.int64)
         self._listened = np.empty(len(links.rows), np.int64)
         self._state = np.zeros(tables.CHAIN_FIELDS, np.int64)
@@ -335,7 +335,7 @@ class Chain:
             operator.check_output(self._copy_stream(int(self._table[link, tables.LINK_OUTPUT]), step).data)
 
     def invalidate(self) -> None:
-        """Make the next step refresh all traces, after operators ran outside the chain or were rolled back."""
+        """Make the next step refresh all traces, after operators ran outside it or were rolled back."""
         self._latest_version = -1
         for trace_links in self._trace_links:
             trace_links.version = -1

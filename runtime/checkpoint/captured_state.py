@@ -1,15 +1,12 @@
 """Captured state: plain values and array parts, described incrementally and restored lazily.
 
 A state is a tree of dicts by name, tuples, ints, strings and None, with a :class:`Part` for each array. A
-part
-holds the array itself after capture, and its location in a file once it is stored (``runtime/storage``). A
-*reader* returns the array for such a location.
+part holds the array itself after capture, and its location in a file once it is stored (``runtime/storage``).
+A *reader* returns the array for such a location.
 
 Descriptions: a checkpoint writes a root that refers to *leaves*. Each leaf describes some tables, operators
-or
-definitions. A leaf whose members have not changed is not written again, as long as all packs that it refers
-to
-exist.
+or definitions. A leaf whose members have not changed is not written again, as long as all packs that it
+refers to exist.
 
 Lazy restore: an opened database has thousands of arrays, and the first queries need few of them. A restored
 object is *dormant*: an instance of a subclass that restores itself and becomes its real class on the first

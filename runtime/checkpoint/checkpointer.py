@@ -84,7 +84,7 @@ class CheckpointStore:
     """The checkpoints of one database; ``read`` returns stored arrays."""
 
     def __init__(self, files: Files, database: int, pinned: Callable[[], set[int]] = set) -> None:
-        """Create a store; ``pinned`` returns the numbers of packs that others read, which are not rewritten."""
+        """Create a store; ``pinned`` returns the numbers of packs that others read, and are not rewritten."""
         self.database = database
         self._pinned = pinned
         self.checkpoint: Checkpoint | None = None
@@ -392,8 +392,8 @@ class BackgroundCheckpointer:
         """Create a checkpointer.
 
         Args:
-            done: Called with the manifest of each checkpoint that becomes current.
-            release: Called in a child, to release resources that only its parent may hold.
+            on_adopted: Called with the manifest of each checkpoint that becomes current.
+            release_in_child: Called in a child, to release resources that only its parent may hold.
         """
         self._store = store
         self._forks = isinstance(files, Disk) and hasattr(os, "fork")

@@ -1,10 +1,8 @@
 """Operator state as data: for each class of operator, the state that it has between steps.
 
 Captured are traces, group tables, history tables, and Python states of groups. Not captured are caches that
-can
-be rebuilt, such as window indexes and memo tables. State of a step in progress is empty between steps. A
-merge
-in progress is captured as its two input batches and starts again.
+can be rebuilt, such as window indexes and memo tables. State of a step in progress is empty between steps. A
+merge in progress is captured as its two input batches and starts again.
 
 States are matched to operators by fingerprint. An operator whose state is not data (UncapturableError) is
 computed again after a restore.
@@ -353,8 +351,8 @@ def _make_updates(state: Any, read: ArrayReader) -> Updates:
 
 
 STATELESS: Final = (
-    Source, Constant, Linear, LazyLinear, Concat, Negate, Join, RangeJoin, Expand, Apply, Enter, EnterAt, Variable,
-    Leave, TopK, BasicReduce, Window,
+    Source, Constant, Linear, LazyLinear, Concat, Negate, Join, RangeJoin, Expand, Apply, Enter, EnterAt,
+    Variable, Leave, TopK, BasicReduce, Window,
 )  # fmt: skip
 """Operators without state: their output is computed from their inputs."""
 

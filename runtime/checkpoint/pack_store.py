@@ -1,8 +1,7 @@
 """States stored in packs: unchanged arrays stay where they are, changed ones are patched or rewritten.
 
 :class:`StateWriter` writes to a new pack the parts of a state that existing packs do not have. Small arrays
-are
-inlined in the description, which is written each time.
+are inlined in the description, which is written each time.
 
 A changed array gets a patch: its changed lines of 64 bytes, and new checksums of its changed 4 KB blocks.
 Hash
@@ -314,7 +313,7 @@ class StateWriter:
         """Create a writer.
 
         Args:
-            before: Arrays stored by the previous checkpoint, by path.
+            previous: Arrays stored by the previous checkpoint, by path.
             fixed: Locations of arrays that never change, by identity.
             current: Numbers of the packs to retain.
         """
@@ -370,7 +369,7 @@ class StateWriter:
         return stored
 
     def _write_stored(self, path: str, stored: Stored | Small) -> Stored | Small:
-        """Return the location of an array that no one has read since it was stored; copy it if its pack goes."""
+        """Return the location of an array that nobody read since it was stored; copy it if its pack goes."""
         if isinstance(stored, Small) or self._is_retained(stored):
             return stored
         newer = self._previous.get(path)

@@ -1,12 +1,9 @@
 """Tables and the dictionary as data: rows, indexes, deleted rows, history, and strings.
 
 Rows of full groups never change; only their live bits do. A large commit writes its rows directly to a pack
-of
-its own (:class:`RowPack`), and the log refers to it. A checkpoint uses such a pack like its own and leaves
-the
-rows in place. The log decides which of these packs count; packs of unfinished records are removed. Tables
-whose
-rows are in workers' shards keep these shards.
+of its own (:class:`RowPack`), and the log refers to it. A checkpoint uses such a pack like its own and leaves
+the rows in place. The log decides which of these packs count; packs of unfinished records are removed. Tables
+whose rows are in workers' shards keep these shards.
 """
 
 from collections import deque
@@ -248,7 +245,7 @@ class RowPack:
         self._locations: dict[str, Stored] = {}
 
     def add_rows(self, table: int, group: int, columns: Words, count: int) -> Placed:
-        """Write ``count`` rows of a group with the arrays ``columns[width, stride]``; return their location."""
+        """Write ``count`` rows of a group, with arrays ``columns[width, stride]``; return their location."""
         width, stride = columns.shape
         is_full = count == stride
         if not is_full:
@@ -263,7 +260,7 @@ class RowPack:
         return location
 
     def add_strings(self, arena: Bytes, offsets: Words, count: int) -> PlacedStrings:
-        """Write all strings of the dictionary, with room to grow as in a checkpoint; return their location."""
+        """Write all strings of the dictionary, with room to grow as checkpoints do; return their location."""
         size = int(offsets[count])
         block = self._add_array(ARENA, arena, size, "|u1")
         return PlacedStrings(
@@ -379,8 +376,8 @@ def version_of_table(table: Table) -> object:
         len(vacuum._deleted),
     )
     return (
-        ref(table), table.count, table.dead_rows, table.reclaimed_rows, vacuum_progress, table._bag is None, indexes,
-        tuple(table._lookups),
+        ref(table), table.count, table.dead_rows, table.reclaimed_rows, vacuum_progress, table._bag is None,
+        indexes, tuple(table._lookups),
     )  # fmt: skip
 
 

@@ -5,11 +5,9 @@ that are then installed take their state from the capture; operators without cap
 
 :func:`fork` creates a second worker; writes of either are invisible to the other. Both share the dictionary,
 which only grows, and full row groups and batches, which are immutable. Indexes, group tables and live bits
-are
-copied lazily: the new worker gets dormant objects, and the old worker's objects are *lent*. On the first
-access
-from either side the new worker takes its copy. Objects that are still dormant since the database was opened
-stay dormant in both. So a fork costs a walk over the objects, and each object is copied at most once.
+are copied lazily: the new worker gets dormant objects, and the old worker's objects are *lent*. On the first
+access from either side the new worker takes its copy. Objects that are still dormant since the database was
+opened stay dormant in both. So a fork costs a walk over the objects, and each object is copied at most once.
 """
 
 import weakref
@@ -174,7 +172,7 @@ def capture(worker: RestorableWorker) -> State:
 
 
 def capture_leaves(worker: RestorableWorker) -> State:
-    """Return the state as :func:`capture`, with tables and operators in leaves that are captured on demand."""
+    """Return the state as :func:`capture`, with tables and operators in leaves captured on demand."""
     if worker.has_pending:
         raise InternalError("a state with pending changes cannot be captured")
     tables: dict[str, dict[str, Table]] = {}

@@ -1,10 +1,9 @@
 """Constraint checks and recursion ranks that need the rows of several members.
 
 Checks of a load that bypasses the coordinator: the members check all constraints together. Rows with equal
-keys
-have one owner if the key contains the home column. Other keys are sent to a member by a hash of their first
-column; foreign keys are sent to the owner of the row that they reference. The violations are sent to all
-members, and each finds its own rows among them.
+keys have one owner if the key contains the home column. Other keys are sent to a member by a hash of their
+first column; foreign keys are sent to the owner of the row that they reference. The violations are sent to
+all members, and each finds its own rows among them.
 
 Ranks: each member has the recursion rounds of its own rows. All members run the same rounds, so ranks at
 several
@@ -103,7 +102,7 @@ class MemberConstraints(MemberShards):
     def dangling(self, reference: ForeignKeyCheck, target_keys: Words | None) -> ViolationCandidates:
         """Return staged rows whose key no row of the target has.
 
-        ``given`` are the target's keys if the coordinator has them; None if members do.
+        ``target_keys`` are the target's keys if the coordinator has them; None if members do.
         """
         group = self.worker_group
         group.begin_step(is_done=target_keys is not None)
@@ -228,7 +227,7 @@ class MemberConstraints(MemberShards):
         return suspects
 
     def _hashed_key_table(self, name: str, schema: Schema, unique: Unique) -> tuple[Table, int]:
-        """Return the table of distributed keys at this member, and the row up to which local keys were sent."""
+        """Return the table of distributed keys at this member, and the row to which local keys were sent."""
         entry = self._hashed_keys.get((name, unique.columns))
         if entry is None:
             columns = [
@@ -314,7 +313,7 @@ class MemberConstraints(MemberShards):
         return Parcel(position, Updates(data, np.zeros((1, 1), np.int64), ONE), text_positions)
 
     def _text_positions(self, name: str, columns: Sequence[int]) -> tuple[int, ...]:
-        """Return the positions, among some columns of a table, of those whose words differ between members."""
+        """Return the positions, among columns of a table, of those whose words differ between members."""
         types = self.tables[name].schema.types
         return self.worker_group.text_columns(tuple(types[place] for place in columns))
 

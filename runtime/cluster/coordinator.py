@@ -1,10 +1,8 @@
 """The coordinator: an executor that holds tables and the clock, and runs operators at the members of a crew.
 
 It checks and rolls back table changes like a single worker. A step sends the net changes to all members,
-which
-process them together. Queries that share nothing with maintained views (over pending changes, or as of an
-epoch)
-run in this process.
+which process them together. Queries that share nothing with maintained views (over pending changes, or as of
+an epoch) run in this process.
 """
 
 from dataclasses import replace
@@ -319,7 +317,7 @@ class Coordinator(RemoteInstaller):
                 raise
             self._finish_step(step, epoch, None)
             self._collect_changes(replies)
-            self.send_to_members("settle", epoch)
+            self.send_to_members("check_constraints", epoch)
 
     def _replan_for_sizes(self) -> None:
         """Replace plans whose placement depends on table sizes that the step changes, before it runs."""

@@ -65,7 +65,7 @@ READ_METHODS: Final = frozenset(
         "ranked",
         "first_rounds",
         "overlay",
-        "figures",
+        "statistics",
         "state",
         "operators_here",
         "arrangements_here",
@@ -174,7 +174,7 @@ class MemberClient:
                 self._failure = error
 
     def notify_members(self, method: str, *args: object) -> None:
-        """Call a method that only transfers this process's state; restarted members receive the state anyway."""
+        """Call a method that only transfers this process's state; restarted members receive it anyway."""
         if self._failure is None:
             with suppress(MemberLostError):
                 self.call_members(method, *args)
@@ -251,7 +251,7 @@ class RemoteInstallation:
     @property
     def stats(self) -> Stats:
         """Cost of the plan: times of the slowest member, rows of all members."""
-        replies: list[tuple[Stats, int, bool]] = self._owner.call_members("figures", self.name)
+        replies: list[tuple[Stats, int, bool]] = self._owner.call_members("statistics", self.name)
         stats = [one for one, _, _ in replies]
         sizes = [size for _, size, _ in replies]
         return Stats(
@@ -613,8 +613,7 @@ class RemoteInstaller(MemberClient, Worker):
         """Recompute the plans that the placer would place otherwise after ``rows`` more rows.
 
         This happens before the rows are inserted: there is less to compute, and their effects are computed
-        once. If a
-        member ends meanwhile, its successor gets the new plans.
+        once. If a member ends meanwhile, its successor gets the new plans.
         """
         to_replace = self._placer.plans_to_replace(rows, self.tables.keys())
         if not to_replace or self._failure is not None:

@@ -1,8 +1,7 @@
 """A member: a worker that runs its share of every plan and exchanges rows with the other members.
 
 The coordinator calls its methods by name through :meth:`Member.execute`. All members commit or roll back a
-step
-together; a step is final once the coordinator says so.
+step together; a step is final once the coordinator says so.
 """
 
 import time
@@ -215,7 +214,7 @@ class Member(MemberRanks):
     def put(self, name: str, plan: Plan, position: int, row_counts: dict[str, int]) -> tuple[Stats, int, int]:
         """Install a placed plan; return its cost, its output's position, and the last operator's position.
 
-        ``counts`` are the rows of its tables at all workers together.
+        ``row_counts`` are the rows of its tables at all workers together.
         """
         self._last_position = max(self._last_position, position)
         self.worker_group.table_rows = row_counts
@@ -351,7 +350,7 @@ class Member(MemberRanks):
         ).data, diffs
 
     def rows_of(self, name: str, keys: Words) -> tuple[Words, Words]:
-        """Return which of the coordinator's keys of an ego view have a row here, by position, and the rows."""
+        """Return positions of the coordinator's keys of an ego view that have a row here, and the rows."""
         text_columns = self._text_columns[name]
         own = self.worker_group.strings.decode_from_coordinator(keys) if 0 in text_columns else keys.copy()
         has_row, rows = self.views[name].rows_of(own)
@@ -368,7 +367,7 @@ class Member(MemberRanks):
         self.views[name].decide_pushes()
 
     def choose(self, name: str, readers: Words | None) -> None:
-        """Capture only changes of these readers (the coordinator's words) of an ego view; None captures all."""
+        """Capture only changes of these readers (coordinator's words) of an ego view; None captures all."""
         if readers is not None and 0 in self._text_columns[name]:
             readers = np.sort(self.worker_group.strings.decode_from_coordinator(readers))
         self.views[name].capture_readers(readers)

@@ -1,8 +1,7 @@
 """Messages between coordinator and members: framing, pickling of functions, commands and replies.
 
 A message is a pickled header and arrays, whose bytes are sent unchanged. Peers exchange only columns and a
-few
-numbers. Commands and replies pass only between a process and the processes that it started.
+few numbers. Commands and replies pass only between a process and the processes that it started.
 
 Functions that no module exports (lambdas, closures, functions of ``__main__``) are pickled by value: code and
 the objects that they refer to, as of the moment of sending. Workers run the same Python version as the
@@ -350,7 +349,7 @@ STEP_METHODS: Final = frozenset({"put", "change", "consider", "audit", "dangling
 """Methods that members run together, with barriers."""
 
 
-ONE_WAY_METHODS: Final = frozenset({"settle"})
+ONE_WAY_METHODS: Final = frozenset({"check_constraints"})
 """Methods without a reply; a member that fails ends."""
 
 
@@ -400,8 +399,7 @@ class ChangeMessage(NamedTuple):
     """Changes of an epoch in a table: deleted rowids, inserted rowids, and the words of the inserted rows.
 
     ``size_after`` are the numbers of rowids and of rows after it. ``words`` is None where members see the
-    rows, and
-    for rows that they have received by a ``load``.
+    rows, and for rows that they have received by a ``load``.
     """
 
     epoch: int

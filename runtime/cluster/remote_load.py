@@ -1,10 +1,8 @@
 """Bulk loads at the coordinator: tables whose rows are at their members.
 
 The coordinator knows only how many rows such a table has. The first statement that reads a row of it fetches
-all
-rows from the members, once; from then on it is an ordinary table. Where workers share no memory, each member
-is
-sent only its own rows (:class:`RowDistributor`).
+all rows from the members, once; from then on it is an ordinary table. Where workers share no memory, each
+member is sent only its own rows (:class:`RowDistributor`).
 
 :class:`RemoteLoadStaging` implements ``executor.LoadStaging``. :func:`check_constraints` turns the constraint
 violations that members report into the error that a single worker raises.
@@ -64,7 +62,7 @@ class LoadCoordinator(Protocol):
         ...
 
     def notify_members(self, method: str, *args: object) -> None:
-        """Call a method that only transfers this process's state; restarted members receive the state anyway."""
+        """Call a method that only transfers this process's state; restarted members receive it anyway."""
         ...
 
     def home_column(self, table: str) -> int:
@@ -93,7 +91,7 @@ class RowDistributor:
     def change_messages(
         self, table: Table, home_column: int, epoch: int, name: str, deleted: Words | None, rowids: Words
     ) -> list[ChangeMessage]:
-        """Return each member's message of an epoch's changes: its own inserted rows, and all deleted rowids."""
+        """Return each member's message of an epoch's changes: its inserted rows, and all deleted rowids."""
         size_after = table.count, table.rows
         return [
             ChangeMessage(epoch, name, deleted, shorten_rowids(own_rowids), words, size_after)
@@ -376,7 +374,7 @@ class RemoteTable(Table):
 def change_messages(
     coordinator: LoadCoordinator, epoch_changes: EpochChanges, distributor: RowDistributor
 ) -> list[list[ChangeMessage]]:
-    """Return for each member the messages of an epoch's changes, with words unless the member has the rows."""
+    """Return for each member the messages of an epoch's changes, with words unless it has the rows."""
     name, table = epoch_changes.table, coordinator.tables[epoch_changes.table]
     deletions = [change.rowids for change in epoch_changes.changes if change.diff < 0]
     insertions = [change.rowids for change in epoch_changes.changes if change.diff > 0]
@@ -432,7 +430,7 @@ class RemoteLoadStaging:
         return LoadTarget(load, table, list(zip(hosts, ports, strict=True)), secret, home_column, nulls)
 
     def commit_load(self, target: LoadTarget, attempts: Sequence[int], rules: LoadRules | None) -> LoadResult:
-        """Add the rows of these attempts to the table if workers can hold and check them; else return them."""
+        """Add the rows of these attempts to the table if workers can hold and check them; or return them."""
         owner = self._coordinator
         store = owner.tables[target.table]
         assert isinstance(store, RemoteTable)
@@ -586,7 +584,7 @@ class RemoteLoadStaging:
                 self.announce_shards(table.name, rows, is_committed=True)
             elif rows.is_final:
                 self._coordinator.notify_members(
-                    "again", table.name, rows.schema, PerMember(tuple(rows.files)), PerMember(tuple(rows.starts)),
-                    PerMember(tuple(rows.counts)), rows.end,
+                    "again", table.name, rows.schema, PerMember(tuple(rows.files)),
+                    PerMember(tuple(rows.starts)), PerMember(tuple(rows.counts)), rows.end,
                 )  # fmt: skip
         return True

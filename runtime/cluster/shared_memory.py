@@ -6,9 +6,8 @@ moves, so an *offset* means the same in every process. Only the creator allocate
 * :class:`SharedGroups`: row groups that the coordinator writes and members read in place
   (:class:`MappedGroups`).
 * :class:`SharedDictionary`: the text dictionary; a code means the same string in every process. Strings,
-  their
-  bounds and the hash table are shared. Interning takes a :class:`Lock`. Reading takes none, because a code
-  reaches another process only after its string is stored.
+  their bounds and the hash table are shared. Interning takes a :class:`Lock`. Reading takes none, because a
+  code reaches another process only after its string is stored.
 
 The file has huge pages where :mod:`~kpg.runtime.cluster.huge_pages` gets one.
 """
@@ -228,7 +227,7 @@ def _round_to_pages(size: int) -> int:
 
 
 class SharedGroups(RowGroups):
-    """Row groups of table ``number`` in shared memory; ``changed_groups`` are those with updates for members."""
+    """Row groups of table ``number`` in shared memory; ``changed_groups`` have updates for members."""
 
     def __init__(self, width: int, memory: SharedMemory, number: int) -> None:
         self._memory = memory
@@ -371,7 +370,7 @@ class MappedTable(Table):
         return self._rows
 
     def set_contents(self, count: int, rows: int, hidden: Words) -> None:
-        """Set the number of rowids and rows; rowids in ``hidden`` are marked as deleted but still live here."""
+        """Set the number of rowids and rows; those in ``hidden`` are marked as deleted but live here."""
         self.count, self._drained_count, self._rows, self._hidden = count, count, rows, hidden
 
     def _live_below(self, count: int) -> Words:

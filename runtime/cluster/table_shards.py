@@ -1,19 +1,15 @@
 """Tables and bulk loads at a member: staged rows, their uniqueness checks, and their shard files.
 
 A load sends each row to the member that owns it; the coordinator learns only the number of rows. Staged rows
-are
-in no table until a step processes them. Their files stay while the rows exist nowhere else, so that a
-restarted
-member can read them too.
+are in no table until a step processes them. Their files stay while the rows exist nowhere else, so that a
+restarted member can read them too.
 
 A row has the same rowid at every worker. A member sees the coordinator's tables in shared memory, or holds
-its
-own share (:class:`SparseTable`): the rowids of other members' rows are holes. :class:`LoadKeyIndex` checks
-uniqueness of rows that bypass the coordinator.
+its own share (:class:`SparseTable`): the rowids of other members' rows are holes. :class:`LoadKeyIndex`
+checks uniqueness of rows that bypass the coordinator.
 
 :class:`MemberShards` writes the rows of loads to the folder of the database and reads them again. With the
-same
-number of members, each reads its own shard; else each reads all shards and keeps the rows that it owns.
+same number of members, each reads its own shard; else each reads all shards and keeps the rows that it owns.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

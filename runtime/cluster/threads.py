@@ -154,7 +154,7 @@ class ThreadMembers:
             threading.Thread(target=self._serve, args=(index,), daemon=True).start()
 
     def call(self, command: Command, poll: Callable[[], None]) -> tuple[list[Reply], BaseException | None]:
-        """Run a command at all members and return their replies, and the error of ``poll`` if it raised one."""
+        """Run a command at all members and return their replies, and the error of ``poll`` if it raised."""
         commands_sent = commands_by_member(command, self.count)
         encode_command(commands_sent[0])
         is_pickled = command.method == "put"  # plans contain users' functions, which have to be picklable

@@ -49,7 +49,7 @@ class AuthenticationError(Exception):
 
 
 class Hello(NamedTuple):
-    """Identity of a client: the kind of connection, its worker, the port where it listens, and its process."""
+    """Identity of a client: the kind of connection, its worker, the port it listens on, and its process."""
 
     kind: bytes
     worker: int
@@ -251,7 +251,7 @@ def common_schema(schemas: list[pa.Schema], empty_schema: pa.Schema) -> pa.Schem
 
     Numbers without fixed digits have types by their values.
 
-    ``nothing`` is the schema of a table without rows.
+    ``empty_schema`` is the schema of a table without rows.
     """
     fields = []
     for position, field in enumerate(empty_schema):
@@ -383,7 +383,7 @@ class LoadReceiver:
 
 
 def read_tables(paths: Iterable[Path], min_rows: int) -> Iterator[pa.Table]:
-    """Yield the rows of files in tables of at least ``least`` rows, where consecutive schemas are equal.
+    """Yield the rows of files in tables of at least ``min_rows`` rows, where consecutive schemas are equal.
 
     Empty files, of tasks without rows, are skipped.
     """

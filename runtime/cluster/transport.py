@@ -5,10 +5,8 @@ members. :class:`ProcessMembers` starts member processes here, which end when th
 :class:`NetworkMembers` waits for members that a :class:`MemberStarter` starts anywhere; they share no memory.
 
 With :class:`NetworkMembers`, the coordinator listens only while members connect. Each opens two connections:
-one
-for commands and one for abort requests during a step. Each then listens for connections of the members after
-it.
-A broken connection ends all members; the next request starts them again.
+one for commands and one for abort requests during a step. Each then listens for connections of the members
+after it. A broken connection ends all members; the next request starts them again.
 """
 
 import contextlib
@@ -74,7 +72,7 @@ class ConnectedMembers:
         """Number of commands sent."""
 
     def call(self, command: Command, poll: Callable[[], None]) -> tuple[list[Reply], BaseException | None]:
-        """Run a command at all members and return their replies, and the error of ``poll`` if it raised one."""
+        """Run a command at all members and return their replies, and the error of ``poll`` if it raised."""
         if self._failure is not None:
             raise MemberLostError(self._failure)
         stopped: BaseException | None = None

@@ -83,8 +83,8 @@ def numeric_arrow_type(type_: Type) -> pa.DataType:
 def to_arrow_array(values: list[Any], type_: Type, target: pa.DataType) -> pa.Array:
     """Convert Python objects of rows to an Arrow array of a type.
 
-    NUMERIC without precision gives decimals if one decimal type holds all values, otherwise text. Arrays
-    with more dimensions give deeper lists.
+    NUMERIC gives text if the target is text, otherwise decimals. Arrays with more dimensions give deeper
+    lists.
     """
     if type_.kind is Kind.NUMERIC and pa.types.is_string(target):
         return pa.array([None if value is None else _numeric_text(value) for value in values], target)

@@ -161,7 +161,7 @@ def read_parquet(
 
 
 def parquet_chunks(path: Path, chunk_rows: int = CHUNK_ROWS) -> Iterator[pa.Table]:
-    """Yield the rows of a memory-mapped parquet file. Text of few distinct values stays dictionary encoded."""
+    """Yield the rows of a memory-mapped parquet file. Text of few distinct values stays dictionary-coded."""
     with _open_parquet(path) as probe:
         repetitive = repetitive_columns(probe)
     with _open_parquet(path, repetitive) as file:
@@ -297,7 +297,7 @@ def open_lines(path: Path, skip: int) -> Iterator[Iterator[str]]:
 
 
 def _first_uneven_row(path: Path, options: CsvOptions, width: int) -> str | None:
-    """Return the message about the first row with a wrong number of fields. pyarrow does not know its line."""
+    """Return the message on the first row with a wrong number of fields. pyarrow does not know its line."""
     with suppress(OSError, UnicodeDecodeError, csv.Error), open_lines(path, options.skip) as lines:
         reader = csv.reader(lines, delimiter=options.delimiter, quotechar=options.quote)
         for row in reader:

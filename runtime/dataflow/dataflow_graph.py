@@ -103,7 +103,7 @@ class Step:
 
     @property
     def floor(self) -> int:
-        """Epoch that earlier ones are raised to in lookups; below the step's own epochs unless it hydrates."""
+        """Epoch that earlier ones are raised to in lookups; below the step's epochs unless it hydrates."""
         return self.lower if self.hydrating else self.lower - 1
 
     def next(self) -> "Operator | None":
@@ -425,7 +425,7 @@ class Operator:
         raise NotImplementedError
 
     def snapshot(self) -> Iterator[Updates]:
-        """Yield the accumulated output as of the last closed epoch, in chunks that may not be consolidated."""
+        """Yield the accumulated output as of the last closed epoch, in chunks that may be unconsolidated."""
         raise NotImplementedError
 
     def size(self) -> int:

@@ -125,8 +125,8 @@ def _mine_bicliques(
         by_size = np.zeros(chunk + 1, np.int64)
         step = max(1, int(chunk * (1 - OVERLAP))) if variant == bicliques.AGAIN else chunk
         bicliques.mine(
-            _order_by_similarity(lists, number), chunk, step, lists.start, lists.size, lists.items, variant, MAX_MISSING,
-            writers, marks, ends, items, by_size, account,
+            _order_by_similarity(lists, number), chunk, step, lists.start, lists.size, lists.items, variant,
+            MAX_MISSING, writers, marks, ends, items, by_size, account,
         )  # fmt: skip
         if variant == bicliques.AGAIN:
             bicliques.drop_odd(lists.start, lists.size, lists.items)

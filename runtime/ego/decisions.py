@@ -10,9 +10,8 @@ Four parts:
 
 * Labels: :func:`decide` labels all nodes, :func:`dissolve` removes partial aggregates that save
   next to nothing, :func:`split` pushes the inputs of pulled nodes that seldom change.
-* Adaptation: :func:`flip_at_frontier` flips single nodes when frequencies drift. It misses gains
-  that need several nodes to flip together, so :func:`relabel_all` labels all nodes again when the
-  frequencies shift.
+* Adaptation: :func:`flip_at_frontier` flips single nodes when frequencies drift. It misses gains that need
+  several nodes to flip together, so :func:`relabel_all` labels all nodes again when the frequencies shift.
 * Node order: :func:`order_by_traffic` gives frequently visited nodes adjacent numbers, so that
   their state shares cache lines and pages.
 * Trials: :func:`choose_by_trial` serves a sample of the observed writes and reads under several
@@ -100,7 +99,7 @@ class Costs:
         return costs + self.cold_push * far
 
     def forward_cost(self, far: Floats | float = 0.0) -> Floats | float:
-        """Return the additional cost of pushing a node that feeds others, which are looked up as for a pull."""
+        """Return the additional cost of pushing a node that feeds others, looked up as for a pull."""
         return self.pull + self.cold_pull * far
 
     def pull_cost(self, inputs: Words, far: Floats | float = 0.0) -> Floats:

@@ -298,7 +298,8 @@ def measure_costs(kind: EgoFamily, *, builds_arrays: bool = False) -> Costs:
     far, far_each = _fit_line([_measure_pull(kind, size, UNCACHED_WRITERS) for size in INPUT_COUNTS])
     return Costs(
         push, min(grows, push), pull, each, _measure_arrays() if builds_arrays else 0.0,
-        max(_measure_push(kind, INPUT_COUNTS[0], UNCACHED_WRITERS) - push, 0.0), max(far - pull, 0.0), max(far_each - each, 0.0),
+        max(_measure_push(kind, INPUT_COUNTS[0], UNCACHED_WRITERS) - push, 0.0), max(far - pull, 0.0),
+        max(far_each - each, 0.0),
     )  # fmt: skip
 
 

@@ -195,7 +195,7 @@ class Edges:
         return True
 
     def writers_of(self, nodes: Words) -> tuple[Words, Words]:
-        """Return the writers that reach nodes through these inputs, as pairs (position in ``nodes``, writer)."""
+        """Return the writers that reach nodes through these inputs, as (position in ``nodes``, writer)."""
         ends = np.zeros(nodes.shape[0], np.int64)
         items = np.empty(max(1024, int(self.size[nodes].sum())), np.int64)
         total = overlays.sources(nodes, self.start, self.size, self.items, items, ends)

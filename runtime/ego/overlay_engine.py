@@ -205,7 +205,7 @@ class OverlayEngine:
     # The overlay
 
     def _make_pairs_reader(self) -> Pairs:
-        """Return a function that returns all current pairs; it uses copies, so it can run in another thread."""
+        """Return a function that returns all current pairs; it uses copies, for another thread."""
         words, nodes = self._readers.items()
         word_of, inputs = self._writers.words_by_node(self.overlay.room), self.overlay.inputs.copy()
 
@@ -216,7 +216,7 @@ class OverlayEngine:
         return read_pairs
 
     def _rebuild(self, pairs: Words, diffs: Words, writer_words: Words, *, label: bool) -> None:
-        """Build an overlay for the current pairs with these changes; ``writer_words`` are additional writers."""
+        """Build an overlay for the current pairs with these changes; ``writer_words`` are further writers."""
         self.background_build = None
         old = self._make_pairs_reader()
         writers = np.concatenate((self._writers.items()[0], writer_words))
@@ -367,7 +367,7 @@ class OverlayEngine:
     # Reads
 
     def read(self, words: Words) -> tuple[NDArray[np.bool_], Words]:
-        """Return for each reader's word whether it has a result, and the results' words ``int64[calls, n]``."""
+        """Return for each reader's word whether it has a result, and the results ``int64[calls, n]``."""
         begun = time.perf_counter()
         nodes, is_known = self._observe_reads(words)
         has_result, answers = self.family.read(self.overlay, nodes)

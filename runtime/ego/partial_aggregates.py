@@ -194,7 +194,7 @@ class ArrayBuilder:
         return elements[is_kept], np.minimum(sizes, self._limit)
 
     def array_words(self, sizes: Words, elements: Words) -> Words:
-        """Return the words of arrays, given their concatenated elements and ``sizes``; NULL for an empty one."""
+        """Return the words of arrays, of concatenated elements and ``sizes``; NULL for an empty one."""
         pieces = self._pieces_of(elements)
         nonempty = np.flatnonzero(sizes)
         ends = np.cumsum(sizes)[nonempty]
@@ -261,7 +261,7 @@ class ListCache:
     ) -> Words:
         """Return the elements of all nodes' lists, given the ``computed`` ones that were not cached.
 
-        ``size`` has the length of each computed list, ``KNOWN``, or ``IO_ALIASES`` with the position of the
+        ``size`` has the length of each computed list, ``KNOWN``, or ``SAME`` with the position of the
         node's earlier occurrence. Afterwards it has all lengths.
         """
         places = np.empty(nodes.shape[0], np.int64)

@@ -88,7 +88,7 @@ def _quotient(left: Decimal, right: Decimal) -> Decimal:
 
 
 def quotient_scale(left: Decimal, right: Decimal) -> int:
-    """Return the number of digits behind the point of a quotient. Postgres counts in groups of four digits."""
+    """Return the number of digits behind the point of a quotient. Postgres counts groups of four digits."""
     weights = [value.adjusted() // 4 if value else 0 for value in (left, right)]
     leading_groups = [int(abs(v).scaleb(-4 * w, EXACT)) for v, w in zip((left, right), weights, strict=True)]
     weight = weights[0] - weights[1] - (leading_groups[0] <= leading_groups[1])
@@ -196,7 +196,7 @@ remainder = checked_operation(_remainder)
 
 
 def _division(call: Call) -> Callable[..., Decimal]:
-    """Return the division of a call. Two words are divided without decimals, which take seven times as long."""
+    """Return the division of a call. Two words are divided without decimals, seven times as fast."""
     left, right = (arg.type for arg in call.args)
     if not (left.is_exact and right.is_exact):
         return operation(_quotient).build(call)  # type: ignore[return-value]

@@ -287,7 +287,7 @@ def _call_shadow(call: Call) -> Shadow | None:
 
 
 def _instruction_shadow(call: Call, *, is_infallible: bool) -> Shadow:
-    """Return the shadow of a call that the machine computes. Unless ``safe``, the call is its own check."""
+    """Return the shadow of a call of the machine. Unless ``is_infallible``, the call is its own check."""
     type_ = call.type
     return Shadow(
         () if is_infallible else (call,),

@@ -1,10 +1,8 @@
 """Multisets of words, many in one pool: what holistic aggregates keep of a node.
 
 A bag is a table with open addressing in the pool, whose rows are a word and how often it is there, or
-``NO_LIMIT``. ``heads[bag]`` says where the table begins, how many rows it has (none, or a power of two), how
-many
-words, and what was once found of it: ``NO_LIMIT`` when it has changed since. All of that stands together, for
-a
+``FREE``. ``heads[bag]`` says where the table begins, how many rows it has (none, or a power of two), how many
+words, and what was once found of it: ``FREE`` when it has changed since. All of that stands together, for a
 bag is mostly far from whatever was looked at before it. ``state`` says how many rows of the pool are taken;
 its second word is of no meaning.
 """
@@ -356,11 +354,10 @@ def frequent(nodes, begun, at_start, at_size, at_items, pushed, heads, table, fe
     frequent one, or oftener.
 
     Bags of nodes that are not kept are those of what feeds them, added up. ``out`` gets words in order, one
-    node after the other, and for each the number of its group, of those that come equally often if ``way``
-    is ``BY_COUNT``. Of those that come as often as the last one there may be ``more``, or else the least are
+    node after the other, and for each the number of its group, of those that come equally often if ``way`` is
+    ``BY_COUNT``. Of those that come as often as the last one there may be ``more``, or else the least are
     taken. ``size`` gets how many of each, which is all there is if ``way`` is ``NUMBER``, or ``KNOWN``, or
-    ``IO_ALIASES``: so that a node is looked at once its answer is ``FREE + 1`` and its place, until there is
-    one.
+    ``SAME``: so that a node is looked at once its answer is ``FREE + 1`` and its place, until there is one.
     Returns how many nodes are done then: the next one had no room.
     """
     stack = np.empty(1 << 10, np.int64)

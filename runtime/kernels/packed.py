@@ -75,7 +75,7 @@ def ascends(column: Words) -> bool:
 
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], uint64[::1])")
 def pack(data: Words, time: Words, fields: Words, words: Keys) -> int:
-    """Fill ``words``; ``STRICT_COMPARISON``, 1 if they ascend with equal ones, ``LAST``, or 0. All fit
+    """Fill ``words``; ``STRICT``, 1 if they ascend with equal ones, ``LAST``, or 0. All fit
     ``ROOM`` bits.
     """
     count = words.shape[0]

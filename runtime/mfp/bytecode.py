@@ -531,7 +531,7 @@ class Segment:
         self.machine = Machine(sources, assemble(lowering, passing, results))
 
     def run(self, data: Words) -> tuple[Words, Words, int]:
-        """Return outputs and positions of the rows that pass, and the machine's flags (see ``Machine.run``)."""
+        """Return outputs and positions of the rows that pass, and the flags (see ``Machine.run``)."""
         if self._precomputed:
             data = np.ascontiguousarray(data[: self._width])
             for call, machine in self._precomputed:

@@ -4,9 +4,8 @@
   the result's word xor MIN_WORD, so that 0, the content of fresh memory, means "not computed". A
   result of MIN_WORD cannot be stored, so it is an error.
 * :func:`apply_memoized` runs a function once for each distinct combination of arguments.
-* :class:`SmallCall` serves small steps without arrays and caches recent arguments. The old value of
-  a group was the new value of an earlier step, and codes never change their strings, so cached
-  results stay valid.
+* :class:`SmallCall` serves small steps without arrays and caches recent arguments. The old value of a group
+  was the new value of an earlier step, and codes never change their strings, so cached results stay valid.
 * :func:`fuse_calls` merges nested calls into one function: in ``0.2 * avg(x)`` the mean need not
   become a string of the dictionary, which never frees strings.
 * :func:`apply_columns` calls user functions of columns on the rows without NULLs.

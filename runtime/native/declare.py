@@ -50,7 +50,7 @@ def build_devices(namespace: dict[str, Any]) -> None:
 
 
 class Intrinsic(Device):
-    """A device written in LLVM: ``function()`` builds it with numba; ``plain`` is its equivalent in Python."""
+    """A device written in LLVM: ``function()`` builds it with numba; ``plain`` is the same in Python."""
 
     def __init__(self, function: Callable[..., Any], plain: Callable[..., Any]) -> None:
         super().__init__(function)
@@ -163,7 +163,7 @@ def lowest_bit_intrinsic() -> Intrinsic:
 
 
 def view_intrinsic() -> Intrinsic:
-    """Return ``view(address, rows, columns)``: the ``int64[rows, columns]`` there; the caller keeps it alive."""
+    """Return ``view(address, rows, columns)``: the ``int64[rows, columns]`` there; the caller keeps it."""
     return Intrinsic(memory.make_view, memory.plain_view)
 
 

@@ -1,8 +1,7 @@
 """Keys of machine code, which cover everything that it depends on. Code with another key is not run.
 
 A key covers the text of the kernel's file and of the kernel files it imports, its signature, and this
-package's
-own text. It also covers the versions of kpg and numba, and the processor.
+package's own text. It also covers the versions of kpg and numba, and the processor.
 """
 
 import hashlib
@@ -33,7 +32,7 @@ _IMPORT: Final = re.compile(r"^(?:from|import) kpg\.runtime\.kernels(?:\.(\w+)| 
 
 
 def key(kernel: Kernel, processor: str) -> str:
-    """Return the key of a kernel's machine code for one of ``PROCESSORS``, compiled by the installed numba."""
+    """Return the key of a kernel's machine code for one of ``PROCESSORS``, by the installed numba."""
     return _digest(content_key(kernel), numba_version(), processor)
 
 

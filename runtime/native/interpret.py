@@ -1,10 +1,9 @@
 """Kernels interpreted by Python with the arithmetic of compiled code: slow, for tests and debugging.
 
 Python's integers do not wrap around and numpy's do. So a kernel's file is read again with its integers
-replaced
-by numpy's: literals, ``range`` and ``int``; casts such as ``np.uint64(x)`` keep the bits, as compiled ones
-do. A
-remaining difference: an index out of bounds is an error here and undefined in compiled code.
+replaced by numpy's: literals, ``range`` and ``int``; casts such as ``np.uint64(x)`` keep the bits, as
+compiled ones do. A remaining difference: an index out of bounds is an error here and undefined in compiled
+code.
 """
 
 import ast

@@ -1,8 +1,7 @@
 """Compiles all kernels for a wheel: ``python -m kpg.runtime.native.ship FOLDER``.
 
 The folder becomes this package in the wheel. It gets the module of ``call.c`` and ``shipped/``: a library for
-each
-processor, and ``kernels.json`` with the content key of each kernel.
+each processor, and ``kernels.json`` with the content key of each kernel.
 """
 
 import json

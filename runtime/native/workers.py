@@ -2,9 +2,8 @@
 
 The first missing kernel starts the processes, which then also compile the kernels of nearly every program
 (``USUAL``). A thread that waits for a kernel moves it to the front. A process holds a lock for the kernel
-that it
-compiles, so programs that start together share the work. It writes its result to the cache atomically, so
-stopping it does no harm. Signals to the program do not reach it.
+that it compiles, so programs that start together share the work. It writes its result to the cache
+atomically, so stopping it does no harm. Signals to the program do not reach it.
 
 A caller may be interrupted at any point: ordering a kernel takes no lock, and can be repeated.
 """
@@ -174,7 +173,7 @@ class CompilerPool:
             raise InternalError(f"kernel {kernel.symbol} is not compiled: {error}")
 
     def _show_progress(self) -> None:
-        """Show the progress: on a terminal while a caller waits, in a line that is erased; else in the log."""
+        """Show the progress: on a terminal while a caller waits, in an erased line; else in the log."""
         message = f"kpg compiles kernels, once on a machine: {self._finished_count} of {len(self._jobs)}"
         if not sys.stderr.isatty():
             _logger.info(message)

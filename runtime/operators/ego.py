@@ -246,10 +246,11 @@ def overlay_info(output: Operator) -> OverlayInfo | None:
     readers, writers, partials = (int((kinds == kind).sum()) for kind in (READER, WRITER, PARTIAL))
     others = kinds != WRITER
     return OverlayInfo(
-        engine.construction.value, writers, readers, partials, overlay.edges, overlay.pair_count, overlay.sharing,
-        float(levels[kinds == READER].mean()) if readers else 0.0, tuple(level_counts), int((pushed & others).sum()),
-        int((~pushed & others).sum()), decision.method if decision else "nothing",
-        decision.undecided if decision else 0, decision.write if decision else 0.0,
-        decision.read if decision else 0.0, report.seconds if report else 0.0, engine.bytes, overlay.patches,
+        engine.construction.value, writers, readers, partials, overlay.edges, overlay.pair_count,
+        overlay.sharing, float(levels[kinds == READER].mean()) if readers else 0.0, tuple(level_counts),
+        int((pushed & others).sum()), int((~pushed & others).sum()),
+        decision.method if decision else "nothing", decision.undecided if decision else 0,
+        decision.write if decision else 0.0, decision.read if decision else 0.0,
+        report.seconds if report else 0.0, engine.bytes, overlay.patches,
         engine.flip_count, engine.rebuild_count,
     )  # fmt: skip

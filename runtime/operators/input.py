@@ -1,6 +1,6 @@
 """``plan.SourceProgram``, ``user.Input`` and sinks: the entries and exits of the dataflow.
 
-A :class:`SourceProgram` emits the rowids of a base table. An :class:`Input` is a stream of user updates;
+A :class:`Source` emits the rowids of a base table. An :class:`Input` is a stream of user updates;
 it buffers only updates that no step has processed. A :class:`Sink` or :class:`Capture` buffers
 changes until they are drained; a :class:`ChangeHistory` keeps the changes of a view for AS OF
 reads.

@@ -288,7 +288,7 @@ class Owners:
     """Owners of words among ``count`` workers; those of texts are computed once per string."""
 
     def __init__(self, dictionary: Dictionary, count: int, *, has_local_codes: bool) -> None:
-        """Create the table; with ``has_local_codes`` a text's owner depends on the string, not on its code."""
+        """Create the table; with ``has_local_codes`` a text's owner depends on the string, not the code."""
         self.count = count
         self._has_local_codes = has_local_codes
         self._dictionary = dictionary

@@ -73,7 +73,7 @@ class Corners:
         return _make_corners((not step.hydrating, *map(bool, step.rounds[:-1]), True))
 
     def times(self, epochs: Words, rounds: Rounds) -> Words:
-        """Return the corners of each ``(epoch, *rounds)``, adjacent: ``int64[depth, len(epochs) * count]``."""
+        """Return the corners per ``(epoch, *rounds)``, adjacent: ``int64[depth, len(epochs) * count]``."""
         times = np.empty((len(rounds) + 1, epochs.shape[0], self.count), np.int64)
         times[0] = epochs[:, None] - self.offsets[0]
         for i, r in enumerate(rounds):
@@ -271,7 +271,7 @@ SINGLE_TIME: Final[Words] = np.zeros((1, 1), np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """Groups to read, each at a time; ``before[i]`` marks the read of a group's result before the step.
+    """Groups to read, each at a time; ``is_before[i]`` marks the read of a group's result before the step.
 
     A group's tasks are adjacent, in time order, the one before the step first.
     """
@@ -403,7 +403,7 @@ class GroupReader(Operator):
         return Tasks(np.ascontiguousarray(prefix[:, origin]), np.ascontiguousarray(at), before)
 
     def _result_differences(self, results: tuple[Words, Words, Words], tasks: Tasks) -> Updates:
-        """Return the changes: each result appears at its task's time and disappears at the group's next task."""
+        """Return the changes: each result appears at its task's time and goes at the group's next task."""
         rows, count, task = results
         entering = np.flatnonzero(~tasks.is_before[task])
         following = np.append(~tasks.is_before[1:], False)

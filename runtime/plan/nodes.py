@@ -8,12 +8,11 @@ joins look them up, and which kind of reduce maintains an aggregate are all writ
 of int64 words. ``Arrange`` additionally keeps the accumulated stream as a trace sorted lexicographically by
 all its columns, so that it can be looked up by **any prefix** of them; only arrangements can be looked up.
 
-*Base tables.* ``SourceProgram`` streams ``(rowid,)``. The columns of a row live once, in the table's row
-store;
+*Base tables.* ``Source`` streams ``(rowid,)``. The columns of a row live once, in the table's row store;
 expressions read them with ``Fetch``. An arrangement over a base table holds ``(key..., rowid)`` and so serves
 every query that looks the table up by that key, whatever columns it needs.
 
-*Workers.* ``ScramExchange`` nodes send rows to other workers; plans for one worker have none.
+*Workers.* ``Exchange`` nodes send rows to other workers; plans for one worker have none.
 
 *Window calls.* :class:`WindowCall` and :class:`Frame` are shared with the relational algebra; their columns
 are those of the node's input.
@@ -521,7 +520,7 @@ class Window:
 
     The arrangement is of (partition..., order words..., rest...). A partition is in the order of the
     arrangement; a row with multiplicity n counts as n rows. Rows that agree on the columns ``peers``
-    are peers. ``exact`` as in ``TopK``. O(partition). If all calls are local (``is_cte_reference``) and the
+    are peers. ``exact`` as in ``TopK``. O(partition). If all calls are local (``is_local``) and the
     partition has an index, a few changes of a large partition cost O(log partition + rows whose results
     change).
     """

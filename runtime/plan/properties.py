@@ -97,7 +97,7 @@ class Columns:
 
 
 def column_types(node: AnyNode, types_of: Callable[[Ref], Types]) -> Types:
-    """Return the node's column types; ``schema_of`` gives those of its inputs.
+    """Return the node's column types; ``types_of`` gives those of its inputs.
 
     Raises:
         InternalError: For Enter and Leave, whose columns belong to a node of another list, and for a

@@ -1,11 +1,9 @@
 """Bulk loads through Spark: any source that Spark reads, into this process or directly to the workers.
 
 :func:`load_tables` checks all schemas before it returns any rows, and reads tables while Spark writes later
-ones
-to columnar files, which pyarrow maps. :func:`send_tables` lets Spark tasks read rows, find the owner of each,
-and send them there. Parquet row groups without casts are read by pyarrow, those of all tables in one job;
-Spark
-casts and checks all other rows in one job for each source.
+ones to columnar files, which pyarrow maps. :func:`send_tables` lets Spark tasks read rows, find the owner of
+each, and send them there. Parquet row groups without casts are read by pyarrow, those of all tables in one
+job; Spark casts and checks all other rows in one job for each source.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -71,7 +69,7 @@ def load(
 ) -> Iterator[Words]:
     """Yield the rows of one source in chunks of words ``int64[ncols, n]``.
 
-    ``data`` is as in :class:`SourceProgram`. Raises the errors of :func:`load_tables`.
+    ``data`` is as in :class:`Source`. Raises the errors of :func:`load_tables`.
     """
     for chunk in load_tables([Source(table, data, schema)], session, progress):
         yield encode_table(chunk.rows, schema, dictionary, chunk.origin)
@@ -86,13 +84,11 @@ def load_tables(
     """Yield chunks of rows, table by table, the largest table first, ordered by primary key where possible.
 
     Keys of integers, decimals, dates and timestamps are ordered: within each split of a parquet file, whose
-    splits
-    follow by their lowest keys, and throughout for rows that pass through Spark SQL. ``directory`` holds the
-    temporary files; executors on other machines need one that they share with the driver.
+    splits follow by their lowest keys, and throughout for rows that pass through Spark SQL. ``directory``
+    holds the temporary files; executors on other machines need one that they share with the driver.
 
-    :func:`encode`, with the chunk's origin, raises DataError for values that are not checked yet. Close the
-    iterator
-    to leave it early: that cancels its jobs.
+    :func:`encode_table`, with the chunk's origin, raises DataError for values that are not checked yet. Close
+    the iterator to leave it early: that cancels its jobs.
 
     Raises:
         ProgrammingError: Before the first chunk, for a schema that does not match.

@@ -5,8 +5,8 @@ cast,
 become splits of row groups. Spark schedules the tasks; the tasks read with pyarrow (``tasks``).
 
 *Spark SQL.* One job for each source casts, checks and writes it to columnar files. If these are not in key
-order
-(only the key columns are read to find out), a second job sorts them. The driver receives only file names.
+order (only the key columns are read to find out), a second job sorts them. The driver receives only file
+names.
 
 :class:`Jobs` runs the jobs of a load concurrently and returns the rows as they arrive, the largest source
 first.
@@ -202,7 +202,7 @@ ORDER_CHUNK_ROWS: Final = 1 << 18
 
 
 def order_key(schema: Schema) -> Schema | None:
-    """Return the columns of the primary key if the order of their words is that of their values; else None."""
+    """Return the columns of the primary key if their words are ordered as their values; else None."""
     columns = tuple(schema.columns[i] for i in schema.primary_key)
     if not columns or any(column.type.kind not in WORD_ORDER_KINDS for column in columns):
         return None
@@ -548,7 +548,7 @@ class Jobs:
         self._running: list[Future[None] | Future[list[Path]]] = []
 
     def start(self, sources: Sequence[Source]) -> list[SqlLoad | DirectLoad]:
-        """Check all sources, then start the jobs; return the loads in the order in which their rows arrive."""
+        """Check all sources, then start the jobs; return the loads in the order that their rows arrive in."""
         # Large ones first: most reading overlaps with jobs, and small jobs fill the gaps.
         ordered = sorted(sources, key=lambda source: -(source.file_bytes or 0))
         allows_direct = any(map(is_direct, sources)) and can_run_tasks(self._spark)

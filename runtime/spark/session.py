@@ -1,10 +1,8 @@
 """Spark sessions: the caller's, which is left unchanged, or a local one of our own.
 
 pyspark is imported only when a session is needed. Our own session starts concurrently with other work,
-several
-loads share it, and the last one stops it with its JVM. Slots are the tasks that a session runs at once;
-workers
-on Spark occupy slots until they end.
+several loads share it, and the last one stops it with its JVM. Slots are the tasks that a session runs at
+once; workers on Spark occupy slots until they end.
 """
 
 import enum
@@ -169,8 +167,7 @@ def own_session(work: SessionWork) -> Iterator[OwnSession]:
     """Yield our own session, which concurrent callers share; the last one stops it.
 
     The session may still be starting. ``work`` applies if this caller starts it. After Ctrl-C a thread stops
-    the
-    session, so that the caller need not wait.
+    the session, so that the caller need not wait.
     """
     with _lock:
         if not _running:

@@ -291,8 +291,7 @@ class Source:
     """Source of a table's rows: a Spark DataFrame, a path, or the name of a table in Spark's catalog.
 
     ``format`` and ``options`` are those of ``spark.read``, for paths; without a format, the suffix determines
-    it. CSV
-    is read with a header unless ``options`` say otherwise.
+    it. CSV is read with a header unless ``options`` say otherwise.
     """
 
     table: str

@@ -1,8 +1,7 @@
 """Workers as the tasks of one barrier stage on the user's Spark session, and views as data frames.
 
 Spark starts and ends the workers, all at once; all other communication uses their own connections to the
-driver.
-A thread waits for the stage: if the stage ends unexpectedly, a worker has ended.
+driver. A thread waits for the stage: if the stage ends unexpectedly, a worker has ended.
 
 :func:`make_frame` makes a Spark data frame of a view: each partition comes from the worker that has its rows.
 """
@@ -159,14 +158,15 @@ def _failure_message(error: Exception) -> str:
     if mismatch is not None:
         return f"{mismatch[0].strip()} Set PYSPARK_PYTHON to the driver's Python, here {sys.executable}"
     spark_message = SPARK_MESSAGE.search(text)
+    cause = spark_message[1] if spark_message else first_line(error)
     suffix = f" {CRASH_MESSAGE}" if CRASH_MESSAGE in text else ""
-    return f"the Spark stage of the workers has failed: {spark_message[1] if spark_message else first_line(error)}{suffix}"
+    return f"the Spark stage of the workers has failed: {cause}{suffix}"
 
 
 def make_frame(export: ExportLocations, empty: pa.Table) -> "DataFrame":
     """Return a data frame with the exported rows, stored at Spark's executors.
 
-    ``nothing`` is a table of the same types without rows.
+    ``empty`` is a table of the same types without rows.
 
     Raises:
         NotSupportedError: For a type that Spark does not have.

@@ -2,8 +2,7 @@
 
 Values are None, bool, int, float, str, bytes, tuples, lists, sets, dicts, numpy arrays, enum members and
 dataclasses. Classes are registered by name on both sides (:class:`Codec`), so data names no code to run, and
-a
-folder may come from an untrusted source. Object identity is preserved, also for values that occur several
+a folder may come from an untrusted source. Object identity is preserved, also for values that occur several
 times. Fields are written by name; a newer field with a default may be missing.
 
 The encoding is a length, the tagged values, then the bytes of arrays, each aligned to eight bytes, so that

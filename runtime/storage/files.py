@@ -1,9 +1,8 @@
 """File access of a durable database, behind one protocol: :class:`Files`, which :class:`Disk` implements.
 
 All file access of a database uses this protocol, and every operation may raise OSError. Tests implement it
-with
-a disk that drops, tears and reorders unsynced writes and fails at any operation. A write is visible to all
-readers at once. Its bytes survive a power failure once :meth:`File.sync` returns; a file name does once
+with a disk that drops, tears and reorders unsynced writes and fails at any operation. A write is visible to
+all readers at once. Its bytes survive a power failure once :meth:`File.sync` returns; a file name does once
 :meth:`Files.sync` returns.
 
 :func:`checksum_of` is the checksum of log and packs. :func:`prefault` makes the operating system read mapped

@@ -1,25 +1,20 @@
 """The write-ahead log: a sequence of records in segment files, each record complete or absent.
 
 A segment is a header and records. A record is a header of six words, its bytes, and an end word. The header
-has
-mark, kind and length, number, last synced record, checksum of the content, and checksum of the header. Zeros
-follow the
-last record: space is allocated in advance, so syncing a small record need not change the file length. Writes
-cover whole pages; the first page repeats the bytes before the record.
+has mark, kind and length, number, last synced record, checksum of the content, and checksum of the header.
+Zeros follow the last record: space is allocated in advance, so syncing a small record need not change the
+file length. Writes cover whole pages; the first page repeats the bytes before the record.
 
 Recovery distinguishes torn writes from damage. A record is torn if a sector of it, or all bytes after some
 position, are zeros, because the space held only zeros before. A torn tail is cut off. Anything else that is
-not
-a valid record is damage. A missing record is damage if a later record was written after a sync, or if the
-file
-``committed`` says that it was synced.
+not a valid record is damage. A missing record is damage if a later record was written after a sync, or if the
+file ``committed`` says that it was synced.
 
 ``committed`` (:class:`CommittedFile`) holds the number of the last synced record. It is written after the
-sync
-and before the commit is acknowledged, and is not synced itself, so a commit waits for one sync. The number is
-never too high. It is exact after a process crash; after a power failure it may lag by about half a minute. It
-has two slots in separate sectors, written alternately. A slot is four words: mark, database, number, and the
-number inverted xor the database.
+sync and before the commit is acknowledged, and is not synced itself, so a commit waits for one sync. The
+number is never too high. It is exact after a process crash; after a power failure it may lag by about half a
+minute. It has two slots in separate sectors, written alternately. A slot is four words: mark, database,
+number, and the number inverted xor the database.
 """
 
 import mmap
@@ -331,7 +326,7 @@ class Log:
     def __init__(
         self, file: File, page: bytes, end: int, room: int, number: int, salt: int, segment: int
     ) -> None:
-        """Create the log; ``page`` is the start, up to ``end``, of the page in which the next record begins."""
+        """Create the log; ``page`` is the start, up to ``end``, of the page where the next record begins."""
         self._file = file
         self.end = end
         self._allocated_end = room
@@ -382,8 +377,7 @@ class Log:
         """Continue a segment from ``end`` on, after cutting off what a crash has left there.
 
         The whole segment is written again, in this version's format. A sync may have failed before the crash:
-        then what
-        is read may be only in memory, and only another write followed by a sync makes it durable.
+        then what is read may be only in memory, and only another write followed by a sync makes it durable.
         """
         file = files.open(old.name, writing=True, direct=direct)
         try:
@@ -446,7 +440,7 @@ class Log:
         WORD.pack_into(record, HEADER.size, int(checksum(words[: RECORD_WORDS - 1], 0)))
 
     def _memory_for(self, lead: int, size: int) -> memoryview:
-        """Return memory of at least ``size`` bytes that begins like the page in which the next record begins."""
+        """Return memory of at least ``size`` bytes that begins like the page where the next record begins."""
         if size <= len(self._memory):
             return self._memory
         memory = _allocate_pages(size)

@@ -1,15 +1,14 @@
 """Packs: checksummed files of blocks that are written once and memory-mapped for reading.
 
 A pack is a sequence of 4 KB blocks, then one checksum for each block, then a footer with the checksum of
-these
-checksums. Every stored object starts at a block. Spare room for a growing array is blocks that are never
-written, which most file systems store as holes.
+these checksums. Every stored object starts at a block. Spare room for a growing array is blocks that are
+never written, which most file systems store as holes.
 
 * Column compression (:func:`pack`, :func:`unpack`): a column of equal words is one word; other columns are
   bit-packed as offsets from the least word. The lowest codes stand for NULL and ERROR.
 * :class:`Manifest`: the pack files of a database and the log segment to replay from. It is written beside the
   old one and renamed over it, so one complete manifest always exists.
-* :class:`PlacedPlan` and :class:`PlacedStrings`: log records that refer to rows and strings in packs.
+* :class:`Placed` and :class:`PlacedStrings`: log records that refer to rows and strings in packs.
 * :class:`Shard`: rows that one worker of many wrote to a pack of its own. Its text columns refer to strings
   in
   the same pack, so any worker can read it.
@@ -253,7 +252,7 @@ class PackWriter:
         self._file: File = files.create(pack_name(number))
 
     def add(self, data: Bytes, sums: Words, room: int) -> int:
-        """Write data with these block checksums, leave room up to ``room`` bytes, and return the first block."""
+        """Write data with these block checksums, with room up to ``room`` bytes; return the first block."""
         first = self.blocks
         for start, end in _runs(sums != ZERO_BLOCK_SUM):
             part: list[Piece] = [data[start * BLOCK : end * BLOCK].data]
@@ -305,8 +304,7 @@ class Pack:
     """A mapped pack.
 
     It is mapped twice: ``data`` is read, and ``writable`` holds arrays that may be written. After a write to
-    a
-    mapping, ``fork`` copies the page tables of the whole mapping, and most of a pack is never written.
+    a mapping, ``fork`` copies the page tables of the whole mapping, and most of a pack is never written.
 
     Raises:
         DamagedError: With the file and the first byte of the damaged block.
@@ -417,7 +415,7 @@ class PlacedStrings:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Rows, with their text, that one worker has written to a pack of its own; without rows there is no pack."""
+    """Rows, with their text, that one worker has written to a pack of its own; without rows, no pack."""
 
     pack: int
     rows: int

@@ -172,7 +172,7 @@ class RowGroups:
         return sum(group is not None for group in self._groups)
 
     def live(self, start: int, end: int, limit: int | None = None) -> Words:
-        """Return the live rows of ``start .. end``, ascending; ``limit`` is an upper bound of their number."""
+        """Return the live rows of ``start .. end``, ascending; ``limit`` bounds their number."""
         room = end - start if limit is None else min(limit, end - start)
         out = np.empty(room, np.int64)
         count = kernels.live_rows(self.directory, start, end, out)
@@ -198,7 +198,7 @@ class RowGroups:
         return None if group.chart is not None else group.columns[:, first : first + count]
 
     def parts(self, rowids: Words) -> list[tuple[Words, Words]]:
-        """Return live rows with consecutive rowids by group, as views where possible; [] if there are gaps."""
+        """Return live rows with consecutive rowids by group, as views if possible; [] if there are gaps."""
         parts, at, count = list[tuple[Words, Words]](), 0, rowids.shape[0]
         columns = np.arange(self.width)
         while at < count:

@@ -608,7 +608,7 @@ class Table:
         return index.find(keys)
 
     def find_all(self, columns: tuple[int, ...], keys: Words) -> tuple[Words, Words]:
-        """Return key position and rowid of the live rows with one of the keys ``keys[k, n]`` in some columns."""
+        """Return key position and rowid of live rows with one of the keys ``keys[k, n]`` in some columns."""
         index = self._lookups.get(columns)
         if index is None:
             index = self._lookups[columns] = make_lookup_index(self, columns)

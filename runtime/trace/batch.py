@@ -85,7 +85,7 @@ class Directory:
 
 class Batch:
     """Immutable updates sorted by (row, time), each pair once, no diff 0; shapes as in
-    ``UpdateGenerator``.
+    ``Updates``.
     """
 
     __slots__ = (

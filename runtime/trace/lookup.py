@@ -93,8 +93,8 @@ def lookup(
         if pairs is None or pairs.shape[1] != room:
             pairs, starts = np.empty((2, room), np.int64), np.empty(layers + 1, np.int64)
         count = seek.match(
-            stream.data, columns, stream.time, origin, addresses, order.value, is_sorted_by_key, closed, floor,
-            state, starts, pairs,
+            stream.data, columns, stream.time, origin, addresses, order.value, is_sorted_by_key, closed,
+            floor, state, starts, pairs,
         )  # fmt: skip
         layer = state.item(seek.LAYER)
         needs_directory, count = count < 0, count if count >= 0 else -1 - count

@@ -80,7 +80,7 @@ class Merge:
         return spent
 
     def _common_time(self) -> Words | None:
-        """Return the single time of all updates after compaction, ``[depth, 1]``; None if there are several."""
+        """Return the single time of all updates after compaction, ``[depth, 1]``; None if several."""
         floor = np.array(self._floor, np.int64).reshape(-1, 1)
         if precedes(self.older.latest, self._floor) and precedes(self.newer.latest, self._floor):
             return floor
@@ -326,7 +326,7 @@ class Holds:
 
 
 FACTOR: Final = 1
-"""A batch is merged unless it is larger than ``ROUNDS_FACTOR`` times all newer rows, so sizes at least halve.
+"""A batch is merged unless it is larger than ``FACTOR`` times all newer rows, so sizes at least halve.
 
 2 would merge more often and hardly reduce the number of batches.
 """

@@ -213,7 +213,7 @@ class Spine:
         self._owed_rows += len(batch)
 
     def mark(self) -> int:
-        """Return a token of the current contents, valid until the next mark, :meth:`work` or :meth:`compact`."""
+        """Return a token of the contents, valid until the next mark, :meth:`work` or :meth:`compact`."""
         self._marks += 1
         self._mark = Mark(
             self._marks,
@@ -416,7 +416,7 @@ class Spine:
             self._drop_layers()
 
     def _release_pending(self) -> None:
-        """Move pending batches to the tiers, except those that a reader's physical frontier still separates."""
+        """Move pending batches to the tiers, except those that a reader's physical frontier separates."""
         if self._mark is not None and self._unfolded:
             self._combine_newest(self._mark.position)
         self._mark = None

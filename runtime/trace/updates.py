@@ -29,10 +29,9 @@ def multiplicity_overflow() -> DataError:
 class Updates:
     """``data int64[width, n]``, ``time int64[depth, n]`` or ``[depth, 1]``, ``diff int64[n]`` or ``[1]``.
 
-    All arrays are C-contiguous; the short form of ``time`` and ``diff`` means all equal. Updates are
-    values: nobody writes to the arrays once they are in an ``UpdateGenerator``. ``ordered`` means that the
-    rows
-    are known to be sorted by their columns, first column first; there may be duplicates.
+    All arrays are C-contiguous; the short form of ``time`` and ``diff`` means all equal. Updates are values:
+    nobody writes to the arrays once they are in an ``Updates``. ``ordered`` means that the rows are known to
+    be sorted by their columns, first column first; there may be duplicates.
     """
 
     __slots__ = ("data", "diff", "ordered", "time")

@@ -1,6 +1,6 @@
 """Network address types: INET, CIDR, MACADDR and MACADDR8.
 
-An address is a :class:`NetworkMembers`: family (4 or 6), bits, and prefix length. It compares by family,
+An address is a :class:`Network`: family (4 or 6), bits, and prefix length. It compares by family,
 network, prefix length, then by all bits. A hardware address is its text.
 """
 

@@ -56,7 +56,7 @@ def codec(type_: Type) -> Codec:
 
 
 def writer(type_: Type, show_bound: Callable[[Any], str]) -> Callable[[Any], str]:
-    """Return a function that formats ranges or multiranges with bounds formatted by ``bound``."""
+    """Return a function that formats ranges or multiranges with bounds formatted by ``show_bound``."""
     if type_.kind is Kind.RANGE:
         return lambda value: _show_range(value, show_bound)
     return lambda value: "{" + ",".join(_show_range((pair,), show_bound) for pair in value) + "}"

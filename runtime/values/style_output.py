@@ -51,7 +51,8 @@ def format_timestamp(style: Style, word: int, zone: str = "") -> str:
         name = MONTHS[month - 1]
         inner = f"{day:02d} {name}" if style.order == "DMY" else f"{name} {day:02d}"
         return f"{DAYS[(days + EPOCH_WEEKDAY) % 7]} {inner} {clock} {year:04d}{suffix}{era}"
-    return f"{_format_date_numbers(Style(dates=style.dates, order=style.order), year, month, day)} {clock}{suffix}{era}"
+    date = _format_date_numbers(Style(dates=style.dates, order=style.order), year, month, day)
+    return f"{date} {clock}{suffix}{era}"
 
 
 def format_instant(style: Style, word: int) -> str:

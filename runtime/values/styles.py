@@ -25,7 +25,7 @@ OUTPUT_STYLE_KINDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """A style. ``zone`` is a time zone's name or seconds east; ``dates`` and ``order`` are DateStyle's parts."""
+    """A style. ``zone`` is a time zone's name or seconds east; ``dates`` and ``order`` are DateStyle's."""
 
     zone: str = "UTC"
     dates: str = "ISO"

@@ -1,9 +1,8 @@
 """Scalar conversions of types whose values are words: numbers, moments and TIDs, one value at a time.
 
-* Moments outside the years of Python's calendar (BC, after 9999, infinite) are
-  :class:`OutOfRangeMoment` objects. Year 0 is 1 BC. The words of the infinities are next to the limits
-  of a word.
-* A TID word is block times 65,536 plus offset. A block has ``STAT_BLOCK`` rows and offsets start at 1, so
+* Moments outside the years of Python's calendar (BC, after 9999, infinite) are :class:`OutOfRangeMoment`
+  objects. Year 0 is 1 BC. The words of the infinities are next to the limits of a word.
+* A TID word is block times 65,536 plus offset. A block has ``BLOCK`` rows and offsets start at 1, so
   TIDs order as rowids do.
 * Numbers: parsing, shortest text, and the limits of each type. ``type_codecs`` combines these into
   codecs.

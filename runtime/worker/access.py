@@ -105,7 +105,7 @@ class Access:
     def next_position(
         self, inputs: Below = (), scope: Scope | None = None, *, at_barrier: bool = False
     ) -> int:
-        """Return a position after all existing operators; the arguments matter only to distributed executors."""
+        """Return a position after all existing operators; the arguments are for distributed executors."""
         self._last_position += 1
         return self._last_position
 
@@ -246,7 +246,7 @@ class Access:
             self._invalidate_history(table)
 
     def set_schema(self, table: str, schema: Schema) -> Schema:
-        """Replace a table's schema and return the old one; restart history if plans rely on the difference."""
+        """Replace a table's schema and return the old one; restart history if plans need the difference."""
         store = self.tables[table]
         old, store.schema = store.schema, schema
         if plan_assumptions(old) != plan_assumptions(schema):
@@ -417,7 +417,7 @@ class Access:
         return [] if prepared is None else prepared.find(rowids)
 
     def parts(self, table: str, rowids: Words) -> list[tuple[Words, Words]]:
-        """Return (rowids, rows) in parts: views of the row store if the rows are contiguous, else one copy."""
+        """Return (rowids, rows) in parts: views of the row store if rows are contiguous, else a copy."""
         groups = self.tables[table].groups
         return groups.parts(rowids) or [(rowids, groups.read(np.arange(groups.width), rowids))]
 
@@ -428,7 +428,7 @@ class Access:
     # Rows written by workers
 
     def shard_ranges(self, table: str, rowids: Words) -> "list[tuple[int, Sharded]]":
-        """Return first rowids and shards of the newest rows that only workers have; empty if there are none."""
+        """Return first rowids and shards of the newest rows that only workers have; empty without any."""
         ranges = self.tables[table].shard_ranges
         return [item for item in ranges if rowids[0] <= item[0] <= rowids[-1]] if ranges else []
 

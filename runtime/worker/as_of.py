@@ -173,7 +173,7 @@ def disable_history(worker: HistoryWorker) -> None:
 
 
 def changes_after(table: Table, epoch: int) -> tuple[Words, Words]:
-    """Return the rowids of rows deleted after an epoch at which they existed, and of rows inserted after it."""
+    """Return rowids of rows deleted after an epoch at which they existed, and of rows inserted after it."""
     assert table.history is not None
     count, deleted = table.history.state_at(epoch)
     return np.concatenate([np.empty(0, np.int64), *deleted]), table.groups.live(count, table.count)

@@ -2,8 +2,7 @@
 
 There is one clock, and epochs close in order. The time of an input is the first at which it may still send
 updates. A step closes the epochs before the least of these times. A commit of tables closes the next epoch;
-an
-open input must not hold updates at that epoch. Idle inputs are advanced.
+an open input must not hold updates at that epoch. Idle inputs are advanced.
 
 An operator with an empty frontier never sends again. These are constants, closed and drained inputs, and
 operators whose inputs all have empty frontiers, but never tables. An arrangement with an empty frontier keeps

@@ -1,9 +1,8 @@
 """VACUUM and index checks of a worker.
 
 :func:`vacuum` frees at once the memory of deleted rows and of earlier times of traces. Without it, each
-commit
-frees a part, in proportion to its changes. :func:`index_errors` looks up every live row in the indexes of a
-table.
+commit frees a part, in proportion to its changes. :func:`index_errors` looks up every live row in the indexes
+of a table.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -1,8 +1,7 @@
 """The worker: the tables, operators, views and the clock of one engine, in this process.
 
 Tables collect changes. :meth:`Worker.close_epoch` assigns them an epoch. :meth:`Worker.step` pushes all
-closed
-epochs through the operators of all views as one batch, and commits or rolls back everything. Views are
+closed epochs through the operators of all views as one batch, and commits or rolls back everything. Views are
 installed and dropped between steps. Hydration of a view reports its progress in operators and, in a loop, in
 rounds.
 """
@@ -247,7 +246,7 @@ class Worker(Access):
         self.views.clear()
 
     def _disown(self, name: str, operators: Iterable[Operator]) -> list[Operator]:
-        """Remove a view from the owners of operators; return those without owners, which are still connected."""
+        """Remove a view from the owners of operators; return those without owners, still connected."""
         orphans = []
         for operator in iterate_operators(tuple(operators)):
             operator.owners.discard(name)

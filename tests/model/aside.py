@@ -73,7 +73,7 @@ class Noted:
 
 
 class Child:
-    """A checkpoint on its way, as ``kpg.runtime.checkpoint.checkpointer.Writing``."""
+    """A checkpoint on its way, as ``kpg.runtime.checkpoint.checkpointer.CheckpointProcess``."""
 
     def __init__(self, job: CheckpointJob, notes: Noted, pack: str, random: Generator) -> None:
         self.job = replace(job, state=None)

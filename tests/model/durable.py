@@ -55,7 +55,7 @@ def contents(database: Database) -> dict[str, Any]:
     found["numbers"] = {name: numbers[name] for name in sorted(numbers) if name in catalog.sequences}
     for what in ("schemas", "comments", "indexes", "types", "routines", "others"):
         found[what] = _lasting(getattr(catalog, what))
-    for what in ("owners", "lists", "defaults"):
+    for what in ("owners", "acls", "default_acls"):
         found[f"rights: {what}"] = _lasting(getattr(catalog.privileges, what))
     # A password is salted: each database keeps another text for it.
     roles = catalog.privileges.roles.items()

@@ -1,7 +1,7 @@
 """Threads that take turns: one runs at a time, from one operation of a file to the next, as a draw decides.
 
-``Turns`` is who draws, and stands in for ``Ahead`` where threads are made: so a history with threads in it is
-the same each time. Who is killed never runs again.
+``Turns`` is who draws, and stands in for ``BackgroundWork`` where threads are made: so a history with
+threads in it is the same each time. Who is killed never runs again.
 """
 
 import threading
@@ -16,7 +16,7 @@ class Killed(BaseException):
 
 
 class Turn:
-    """Work of a thread that goes on only when it is its turn; as ``background_work.Ahead``."""
+    """Work of a thread that goes on only when it is its turn; as ``background_work.BackgroundWork``."""
 
     def __init__(self, turns: "Turns", work: Callable[[], object]) -> None:
         self._turns = turns

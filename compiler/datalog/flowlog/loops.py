@@ -199,7 +199,10 @@ class LoopExpansion:
             or self.block.iterative
             or rounds * len(self.names) > MAX_UNROLLED_ROUNDS
         ):
-            message = f"a loop with aggregates that has another end than {MAX_UNROLLED_ROUNDS} rounds is not supported"
+            message = (
+                f"a loop with aggregates that has another end than {MAX_UNROLLED_ROUNDS} rounds "
+                "is not supported"
+            )
             hint = "aggregate behind the loop"
             self.diagnostics.error("unsupported", message, self.block.span, hint=hint)
             return statements

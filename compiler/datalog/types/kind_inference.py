@@ -1,6 +1,6 @@
 """Kind inference: the kind of every expression of a flat rule, and the overload of each call.
 
-:class:`TypeObject` unifies the kinds of expressions. Overloads, comparisons and records are
+:class:`Kinds` unifies the kinds of expressions. Overloads, comparisons and records are
 constraints that wait until enough kinds are known. :func:`solve` then solves them.
 """
 

@@ -185,8 +185,8 @@ class _SubtypeCheck:
         if describe(expression) in self.reported:
             return
         self.reported.add(describe(expression))
-        types_text = _types_text(source.types)
-        message = f"type mismatch: {describe(expression)} is {types_text} ({source.text}), not {expected} ({target.text})"
+        found = f"{_types_text(source.types)} ({source.text})"
+        message = f"type mismatch: {describe(expression)} is {found}, not {expected} ({target.text})"
         hint = f"if it is meant, write as({_name(expression)}, {expected})"
         self.diagnostics.error("type", message, target.span, hint=hint)
 
@@ -195,8 +195,9 @@ class _SubtypeCheck:
         if what in self.reported:
             return
         self.reported.add(what)
-        message = f"type mismatch: {what} is {_types_text(old.types)} ({old.text}) and {_types_text(new.types)} ({new.text})"
-        notes = ((f"it is {_types_text(old.types)} here:", old.span),)
+        old_types, new_types = _types_text(old.types), _types_text(new.types)
+        message = f"type mismatch: {what} is {old_types} ({old.text}) and {new_types} ({new.text})"
+        notes = ((f"it is {old_types} here:", old.span),)
         self.diagnostics.error("type", message, new.span, notes=notes)
 
 

@@ -248,7 +248,7 @@ class BodyExtractor:
                 assert_never(rel)
 
     def _difference(self, inputs: Sequence[Rel]) -> list[Body]:
-        """Return the bodies of a difference between a relation and its matches, as bodies with negated atoms."""
+        """Return the bodies of a difference between a relation and its matches, with negated atoms."""
         if len(inputs) != 2 or is_negative(inputs[0]) or not isinstance(inputs[1], algebra.Negate):
             raise NotRules(SUBTRACTS_ROWS)
         found = subtract_matches(self._extract(inputs[0]), self._extract(inputs[1].input))

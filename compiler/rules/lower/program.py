@@ -162,7 +162,7 @@ def limit_rounds(
     Args:
       rows: the relation's rows in this round.
       before: its rows in the previous round.
-      ends: the end conditions.
+      end_conditions: the end conditions.
       read: the relations that the end conditions count.
       grows: whether the rows of previous rounds persist.
     """

@@ -73,7 +73,7 @@ class Operands:
 def bind_operands(
     binding: Binding, scope: Scope, node: exp.Expr, aggregate: AggregateSyntax, within_group: exp.Expr | None
 ) -> Operands:
-    """Bind the operands of an aggregate call. ``within`` is the ORDER BY of its WITHIN GROUP, if any."""
+    """Bind the operands of an aggregate call. ``within_group`` is the ORDER BY of its WITHIN GROUP."""
     function = lookup_aggregate(aggregate.name)
     allow_only(node, binding.source, "this", *(name for name, part in node.args.items() if as_list(part)))
     if function.form is CallForm.PLAIN:
@@ -237,7 +237,7 @@ def bind_aggregate(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
 def collect_aggregate(
     binding: Binding, scope: Scope, operand_scope: Scope, collector: AggregateCollector | None, node: exp.Expr
 ) -> Scalar:
-    """Bind an aggregate call whose operands are in scope ``inner``, and add it to the collector.
+    """Bind an aggregate call whose operands are in scope ``operand_scope``, and add it to the collector.
 
     Without a collector, the call belongs to the query whose columns it aggregates.
     """
@@ -337,7 +337,7 @@ def _component_call(
 ) -> AggregateCall:
     """Return one component of a composed aggregate.
 
-    ``written`` is the text of its arguments, ``whole`` that of the call.
+    ``args_text`` is the text of its arguments, ``call_text`` that of the call.
     """
     type_ = resolve_aggregate(component.function, tuple(arg.type for arg in component.args)).result_type
     own = component.args == args

@@ -166,7 +166,7 @@ class RowIndex(exp.Expression):
 
     @property
     def token(self) -> int:
-        """Token of the row counter: see :class:`kpg.runtime.functions.mathematics.Drawn`."""
+        """Token of the row counter: see :class:`kpg.runtime.functions.mathematics.SequenceCalls`."""
         return int(self.this.name)
 
 

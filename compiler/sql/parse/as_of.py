@@ -168,7 +168,7 @@ class _TokenFactory:
 def replace_nested_queries(statement: Part, store_query: Callable[[ast.Select], str], span: Span) -> Part:
     """Return the statement with a table in place of each marked query, innermost first.
 
-    ``name_of`` evaluates a query into a table and returns its name.
+    ``store_query`` evaluates a query into a table and returns its name.
     """
 
     def change(tree: exp.Expr) -> exp.Expr:

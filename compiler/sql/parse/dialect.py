@@ -247,7 +247,7 @@ class Dialect(Postgres):
             return super()._parse_interval(require_interval, parse_function_unit)
 
         def _parse_interval_fields(self) -> exp.Expr | None:
-            """Parse ``DAY_MICROSECONDS`` or ``DAY TO SECOND`` after an INTERVAL."""
+            """Parse ``DAY`` or ``DAY TO SECOND`` after an INTERVAL."""
             if self._curr is None or self._curr.text.upper() not in INTERVAL_FIELDS:
                 return None
             first = self._parse_var(any_token=True, upper=True)

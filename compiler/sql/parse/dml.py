@@ -32,7 +32,7 @@ class PartAssignment(exp.Expression):
 
 
 class UntypedNull(exp.Expression):
-    """NULL of the named column, whose type is set later (:data:`TYPE_PRIVILEGE_COLUMNS`)."""
+    """NULL of the named column, whose type is set later (:data:`TYPE`)."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 

@@ -439,7 +439,7 @@ class Merge:
 class ModifyingWith:
     """Statement with data-modifying WITH queries; all see the tables as before the statement.
 
-    Each of ``nested_with_scope`` has a name, column names and a statement; ``main`` runs last.
+    Each of ``with_queries`` has a name, column names and a statement; ``main`` runs last.
     """
 
     with_queries: "tuple[tuple[str, tuple[str, ...], Change], ...]"

@@ -122,17 +122,13 @@ def whole_span(source: str) -> Span:
 
 
 def allow_only(node: exp.Expr, source: str, *allowed: str) -> None:
-    """Refuse the node if it has parts other than the ``known`` ones, so that none is ignored."""
+    """Refuse the node if it has parts other than the ``allowed`` ones, so that none is ignored."""
     for name, value in node.args.items():
         if name in allowed or name in ANNOTATIONS or value is None or value is False or value == []:
             continue
         part = value[0] if isinstance(value, list) else value
         part_node = part if isinstance(part, exp.Expr) else node
-        refuse(
-            f"{construct_name(part_node if part_node is not node else node)}{_location(name, part_node, node)}",
-            part_node,
-            source,
-        )
+        refuse(f"{construct_name(part_node)}{_location(name, part_node, node)}", part_node, source)
 
 
 def _location(name: str, place: exp.Expr, node: exp.Expr) -> str:

@@ -292,7 +292,7 @@ def _shift_tokens(tokens: Sequence[Token], offset: int, last: Token) -> list[Tok
 def _begins_clause(word: str, written: str, previous: str) -> bool:
     """Return whether a clause of a query begins at a word.
 
-    ``before`` is the previous word. ``written`` is the whole token, which can have two words.
+    ``previous`` is the previous word. ``written`` is the whole token, which can have two words.
     """
     if word not in CLAUSE_ORDER or written in ("group", "order"):
         return False

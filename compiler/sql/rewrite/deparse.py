@@ -256,11 +256,8 @@ class Deparser:
         other = node.args["expression"]
         if not isinstance(node, exp.Is):
             operator = "IS DISTINCT FROM" if isinstance(node, exp.NullSafeNEQ) else "IS NOT DISTINCT FROM"
-            left_operand, right_operand = self._operands(node.this, other)
-            return self._compound(
-                f"{self._parenthesize(left_operand, 'op')} {operator} {self._parenthesize(right_operand, 'op')}",
-                "test",
-            )
+            left, right = (self._parenthesize(one, "op") for one in self._operands(node.this, other))
+            return self._compound(f"{left} {operator} {right}", "test")
         if not isinstance(other, exp.Null | exp.Boolean):
             raise NotDeparsableError
         word = self.fragment(other).text.upper()

@@ -64,7 +64,7 @@ def attach_external_tables(
 ) -> ast.Statement:
     """Return the statement with tables in place of external sources.
 
-    ``known`` tells whether the catalog has a name. ``attach`` is called once for each source. The text
+    ``is_known`` tells whether the catalog has a name. ``attach`` is called once for each source. The text
     of CREATE VIEW is rewritten too. ProgrammingError for an invalid call of a reader.
     """
     if isinstance(statement, ast.Insert) and isinstance(statement.query.query, exp.Values):

@@ -26,7 +26,7 @@ Words = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Bindings:
-    """Rows ``words int64[w, n]`` of values of variables. ``places`` has the position of each variable."""
+    """Rows ``words int64[w, n]`` of values of variables. ``positions`` has the position of each variable."""
 
     positions: Mapping[str, int]
     words: Words

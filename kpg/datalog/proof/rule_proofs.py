@@ -351,7 +351,7 @@ def _literal_failure(
     literal: core.Literal,
     goal: str,
 ) -> Failure:
-    """Return the failure of a literal. If it computes a head term, the text shows the ``wanted`` atom."""
+    """Return the failure of a literal. If it computes a head term, the text shows the ``goal`` atom."""
     values = {
         name: int(rows.words[position, 0])
         for name, position in rows.positions.items()

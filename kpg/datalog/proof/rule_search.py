@@ -55,7 +55,7 @@ class IndexedRows:
         return self.data.shape[1]
 
     def matches(self, positions: Positions, values: Words) -> Iterator[tuple[Words, Words]]:
-        """Yield chunks of (index into ``values[k, m]``, index of a row with these values at ``positions``)."""
+        """Yield chunks of (index into ``values[k, m]``, index of a row that has them at ``positions``)."""
         m = values.shape[1]
         if not positions:
             yield from self._all_pairs(m)

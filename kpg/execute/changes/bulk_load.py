@@ -1,7 +1,6 @@
 """Bulk loads: files through Spark or pyarrow, data in memory through Arrow.
 
-A load only appends rows. Its caller commits it or rolls all of it back. ``SourceProgram`` also derives the
-columns
+A load only appends rows. Its caller commits it or rolls all of it back. ``Source`` also derives the columns
 of a new table from a file or a data frame. The column types of a CSV file are inferred from a sample of its
 rows, and from all rows if a value does not fit the sample's types.
 """

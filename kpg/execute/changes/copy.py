@@ -1,6 +1,6 @@
 """COPY FROM and COPY TO: Postgres' own formats line by line, other file formats through pyarrow.
 
-``Lines`` renders the output lazily, one portion of lines at a time.
+``CopyLines`` renders the output lazily, one portion of lines at a time.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -182,7 +182,7 @@ class Sequences:
         return bool(self._row_counters)
 
     def finish_row_numbers(self) -> None:
-        """Advance the sequences by the numbers that the statement has drawn; DataError if one is exhausted."""
+        """Advance the sequences by the numbers the statement has drawn; DataError if one is exhausted."""
         if not self._row_counters:
             return
 

@@ -37,7 +37,7 @@ from kpg.runtime.values.styles import CURRENT_STYLE, DEFAULT_STYLE
 from kpg.session.engine import CacheKind, Engine
 
 Encoder = Callable[[Any, Type, Dictionary], int]
-"""Converts a value that is not NULL to its word; raises Beyond if that needs more."""
+"""Converts a value that is not NULL to its word; raises NotConstantError if that needs more."""
 DIGITS: Final = frozenset("0123456789")
 
 
@@ -56,7 +56,7 @@ class InsertPlan:
     upsert: Insert | None = None
 
     def encode_row(self, values: Sequence[Any], dictionary: Dictionary) -> list[int]:
-        """Return the words of the row; Beyond if the fast path does not apply."""
+        """Return the words of the row; NotConstantError if the fast path does not apply."""
         if len(values) != self.parameter_count:
             raise NotConstantError
         words = list(self.constant_words)

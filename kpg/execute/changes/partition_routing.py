@@ -1,9 +1,8 @@
 """Partition routing: assigns each inserted or updated row to its partition.
 
 A statement on a partitioned table becomes changes of several partitions (``MultiTableChanges``), applied
-together.
-MERGE runs in each partition for that partition's rows. The source rows that match in no partition are found
-by a join with all of them.
+together. MERGE runs in each partition for that partition's rows. The source rows that match in no partition
+are found by a join with all of them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -292,7 +291,7 @@ def stays_in_partition(engine: Engine, root: str, name: str, words: Words) -> Ma
 
 
 def move_rows(engine: Engine, root: str, changes: Changes) -> tuple[list[Changes], int]:
-    """Split the changes of a partition: rows that leave it are inserted elsewhere. Return their number, too."""
+    """Split the changes of a partition: rows that leave it are inserted elsewhere. Return their number."""
     if changes.updated is None or not changes.updated[0].size:
         return [changes], 0
     rowids, words = changes.updated

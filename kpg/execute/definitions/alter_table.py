@@ -151,7 +151,7 @@ class TableChange:
 
 
 def action_for_partition(parent: TableEntry, child: TableEntry, action: ast.Action) -> ast.Action | None:
-    """Return the action on a partition that corresponds to one on its parent; keys have names of their own."""
+    """Return the action on a partition for one on its parent; keys have names of their own."""
     if isinstance(action, ast.AddConstraint) and isinstance(action.constraint, Unique | ForeignKey):
         return replace(action, constraint=replace(action.constraint, name=""))
     if not isinstance(action, ast.DropConstraint):
@@ -217,7 +217,8 @@ class RuleChange:
 
     def report_missing_rule(self, action: ast.SetRule, column: ColumnDef, fact: str) -> None:
         """Raise ProgrammingError for a rule that a column lacks; with IF EXISTS, send a notice."""
-        fact = f'column "{column.name}" of relation "{self.engine.catalog.unqualified_name(self.table.entry.name)}" {fact}'
+        table_name = self.engine.catalog.unqualified_name(self.table.entry.name)
+        fact = f'column "{column.name}" of relation "{table_name}" {fact}'
         if not action.if_exists:
             raise ProgrammingError(fact, span=self.span)
         notice_skipped(self.engine, fact)
@@ -678,7 +679,7 @@ class ColumnChange:
 
 
 def _drop_column_constraints(old: Constraints, column: str, kept: tuple[int, ...]) -> Constraints:
-    """Return the constraints without those of a dropped column; ``kept`` are the positions of other columns."""
+    """Return the constraints without those of a dropped column; ``kept`` are positions of other columns."""
     lower = column.lower()
     return Constraints(
         tuple(old.rules[index] for index in kept) if old.rules else (),
@@ -695,7 +696,7 @@ def _drop_column_constraints(old: Constraints, column: str, kept: tuple[int, ...
 
 
 def alter_relation(engine: Engine, statement: ast.Alter) -> None:
-    """Run ALTER TABLE, VIEW, INDEX or SEQUENCE, unless the session has an open cursor or portal on the table."""
+    """Run ALTER TABLE, VIEW, INDEX or SEQUENCE, unless the session has a cursor or portal on the table."""
     if statement.kind == "TABLE" and not all(
         isinstance(action, RENAMING_ACTIONS) for action in statement.actions
     ):

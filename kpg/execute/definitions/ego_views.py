@@ -76,8 +76,9 @@ def create_from_options(engine: Engine, options: EgoViewOptions) -> MaintainedVi
         return plan_view(part, catalog, statistics)
 
     plan = ego_plan(
-        plan_part(query.pairs).plan, plan_part(query.by_writer_sql).plan, lambda: plan_part(query.writes_sql).plan,
-        query.aggregate, options.overlay, mode, plan_part(query.continuous).plan if query.continuous else None,
+        plan_part(query.pairs).plan, plan_part(query.by_writer_sql).plan,
+        lambda: plan_part(query.writes_sql).plan, query.aggregate, options.overlay, mode,
+        plan_part(query.continuous).plan if query.continuous else None,
     )  # fmt: skip
     planned_view = PlannedStatement(meaning.rel, plan, meaning.schema, meaning.types, meaning.order)
     entry = ViewEntry(
@@ -164,7 +165,8 @@ def _continuous_query(pairs: str, text: str | None) -> str | None:
     """Return a query of the readers that are pushed in every mode."""
     if text is None:
         return None
-    return f"SELECT node FROM (SELECT DISTINCT reader AS node FROM ({pairs}) AS p) AS q WHERE {_node_condition(text)}"
+    readers = f"SELECT DISTINCT reader AS node FROM ({pairs}) AS p"
+    return f"SELECT node FROM ({readers}) AS q WHERE {_node_condition(text)}"
 
 
 def _one_step_query(engine: Engine, options: EgoViewOptions, direction: str) -> str:

@@ -250,8 +250,8 @@ def check_bound(engine: Engine, parent: TableEntry, bound: Bound, name: str, spa
             words = _partition_rows(engine, parent, partition.child)
             if satisfies_bound(engine, parent, bound_predicate(partitioning, bound, span), words).any():
                 message = (
-                    f'updated partition constraint for default partition "{partition.child}" would be violated '
-                    "by some row"
+                    f'updated partition constraint for default partition "{partition.child}" '
+                    "would be violated by some row"
                 )
                 raise IntegrityError(message, span=span)
 
@@ -352,7 +352,8 @@ def bound_predicate(partitioning: Partitioned, bound: Bound, span: Span) -> str:
             if len(low) != len(keys) or len(high) != len(keys):
                 raise ProgrammingError("FROM and TO need a value for each key", span=span)
             known = " AND ".join(f"{key} IS NOT NULL" for key in keys)
-            return f"({known} AND {_compare_keys(keys, low, is_lower=True)} AND {_compare_keys(keys, high, is_lower=False)})"
+            from_low = _compare_keys(keys, low, is_lower=True)
+            return f"({known} AND {from_low} AND {_compare_keys(keys, high, is_lower=False)})"
         case "WITH", "HASH":
             (modulus,), (remainder,) = bound.values
             shown = " || ',' || ".join(f"coalesce({key}::text, '')" for key in keys)

@@ -34,7 +34,7 @@ AGGREGATE_METHODS: Final = ("initialize", "add", "finish")
 def create(
     engine: Engine, name: str, function: Any, args: Types, returns: Any, *, columns: bool, nulls: bool
 ) -> None:
-    """Register a function; see :meth:`kpg.api.database.Database.parse_create_function`."""
+    """Register a function; see :meth:`kpg.api.database.Database.create_function`."""
     _check_name(engine, name)
     if isinstance(function, type):
         function = function()

@@ -165,7 +165,7 @@ def _is_polymorphic(type_: Type) -> bool:
 
 
 def resolve_type(catalog: Catalog, type_: Type, span: Span) -> Type:
-    """Return the type that a name stands for: a user-defined type, a column's type, or a relation's row type."""
+    """Return the type of a name: a user-defined type, a column's type, or a relation's row type."""
     if type_.name.endswith("%type"):
         relation, _, field = type_.name.removesuffix("%type").strip().lower().rpartition(".")
         schema = catalog.get(relation, span).schema

@@ -121,7 +121,7 @@ def _create_materialized(
     planned: PlannedStatement,
     uses: frozenset[str],
 ) -> MaintainedView | None:
-    """Create a maintained view; in a transaction, check it by computing it now, and install it at the commit."""
+    """Create a maintained view; in a transaction, check it by computing it, and install it at the commit."""
     if engine.transactions.is_idle:
         return engine.views.create_materialized(entry, planned, uses, replace_old=statement.or_replace)
     engine.run(planned)
@@ -186,7 +186,8 @@ def check_columns(old: Schema, new: Schema, span: Span) -> None:
             )
         if old_column.type != column.type:
             raise ProgrammingError(
-                f'cannot change data type of view column "{old_column.name}" from {old_column.type} to {column.type}',
+                f'cannot change data type of view column "{old_column.name}" '
+                f"from {old_column.type} to {column.type}",
                 span=span,
                 hint="drop the view first",
             )

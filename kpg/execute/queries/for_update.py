@@ -259,7 +259,7 @@ class _LockedRelation:
             self._engine.locks.hold_rows(table, rowids, self._target.mode)
 
     def lock(self, row: int) -> bool:
-        """Lock one row; False with SKIP LOCKED. Raises Waiting, or an error with NOWAIT."""
+        """Lock one row; False with SKIP LOCKED. Raises WaitRequest, or an error with NOWAIT."""
         if not self._exists[row]:
             return True
         engine = self._engine

@@ -279,7 +279,7 @@ def _refuse_mention(mention: ExternalSource) -> str | None:
 
 
 def slot_values(slots: Iterable[Slot], statement: NormalizedStatement) -> dict[Slot, Literal]:
-    """Return the values of slots; Beyond if a value does not fit its type."""
+    """Return the values of slots; NotConstantError if a value does not fit its type."""
     constants = statement.constants
     found = {}
     for slot in slots:

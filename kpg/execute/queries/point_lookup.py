@@ -124,7 +124,7 @@ def _equalities(mfp: ir.Mfp | None) -> Iterator[tuple[Scalar, Literal]]:
 
 
 def _table_key(mfp: ir.Mfp | None, entry: TableEntry) -> tuple[tuple[int, ...], tuple[Literal, ...]]:
-    """Return the columns of a key that are equal to constants, and these constants; empty without such a key."""
+    """Return the columns of a key that are equal to constants, and these constants; empty without one."""
     constants: dict[int, Literal] = {}
     for scalar, constant in _equalities(mfp):
         if isinstance(scalar, Fetch) and scalar.table == entry.name and isinstance(scalar.rowid, Column):

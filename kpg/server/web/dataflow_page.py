@@ -45,7 +45,7 @@ class StatisticsSampler:
         self._sample: dict[str, Any] = {}
 
     async def statistics(self) -> dict[str, Any]:
-        """Return the recent result of :func:`read`; ``version`` changes whenever ``shape`` changes."""
+        """Return the recent result of :func:`sample_dataflow`; ``version`` changes with ``shape``."""
         async with self._lock:
             if time.monotonic() - self._sample_time > MAX_AGE:
                 found = await self._server.read_engine(sample_dataflow)

@@ -89,7 +89,7 @@ class Outbox:
             self._loop.call_soon_threadsafe(self._arrival.set)
 
     async def get(self, timeout: float) -> list[bytes]:
-        """Return at least one message; none if none arrives within ``patience`` seconds.
+        """Return at least one message; none if none arrives within ``timeout`` seconds.
 
         Raises Overflow once all messages before the overflow have been returned.
         """

@@ -222,7 +222,7 @@ class AggregateFunction:
 
     @property
     def is_lattice(self) -> bool:
-        """Whether merging is a least upper bound in one direction, so that a recursion may use the aggregate."""
+        """Whether merging is a least upper bound in one direction, so that a recursion may use it."""
         return self.idempotent and self.trend is not None
 
     @property
@@ -545,7 +545,7 @@ def extreme_algorithm(largest: bool) -> Callable[[Types], Algorithm]:
 
 
 def bitwise_algorithm(kind: AccumulatorKind) -> Callable[[Types], Algorithm]:
-    """Return the algorithm of the bitwise AND, OR or XOR. It counts operands, and for each bit those with it."""
+    """Return the algorithm of the bitwise AND, OR or XOR. It counts operands, and those with each bit."""
 
     def add(state: list[int], operands: Operands, times: int) -> list[int]:
         state[0] += times

@@ -54,7 +54,7 @@ MOMENTS: Final = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 
 
 def exact_kinds(result: Type, *args: Type) -> Rule:
-    """Return a rule for exactly these kinds of arguments, or quoted constants. INTERVAL takes any interval."""
+    """Return a rule for exactly these kinds of arguments, or quoted constants. INTERVAL takes them all."""
 
     def rule(types: tuple[Type, ...]) -> Signature | None:
         if len(types) != len(args):

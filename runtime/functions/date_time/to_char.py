@@ -116,7 +116,7 @@ def format_number(value: Decimal, text: str) -> str:
 
 
 def format_float(value: float, text: str, max_digits: int) -> str:
-    """Format a float by a template, with at most ``most`` significant digits."""
+    """Format a float by a template, with at most ``max_digits`` significant digits."""
     template = parse_template(text)
     if not math.isfinite(value):
         filled = (

@@ -248,7 +248,7 @@ class PartitionIndex:
         return 0 if node is None else node.groups
 
     def find_first(self, low: int, high: int, test: Callable[[list[int]], bool]) -> int:
-        """Return the first position from ``low`` on whose row passes a monotone test; ``high`` if none does."""
+        """Return the first position from ``low`` on whose row passes a monotone test; ``high`` if none."""
         while low < high:
             middle = (low + high) >> 1
             if test(self.row(middle)):

@@ -1,8 +1,8 @@
 """Window frames as row positions: ROWS, RANGE, GROUPS and EXCLUDE resolved for each row.
 
 A :class:`Layout` holds the rows of several partitions one after the other, each partition in window order,
-with the bounds of partitions and peer groups. A position is an index into the layout. :func:`bounds` gives
-the start and end of each row's frame; :func:`parts_of` applies EXCLUDE.
+with the bounds of partitions and peer groups. A position is an index into the layout.
+:func:`frame_bounds` gives the start and end of each row's frame; :func:`frame_parts` applies EXCLUDE.
 """
 
 from collections.abc import Sequence

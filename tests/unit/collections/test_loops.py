@@ -65,9 +65,9 @@ def trimmed(edges: kpg.Collection, labels_from: str, labels_to: str) -> kpg.Coll
         labels, {labels_from: "node"}, lambda e, a: {"src": e.src, "dst": e.dst, "one": a.label}
     )
     both = ends.join(
-        labels, {labels_to: "node"}, lambda e, a: {"src": e.src, "dst": e.dst, "one": e.index, "two": a.label}
+        labels, {labels_to: "node"}, lambda e, a: {"src": e.src, "dst": e.dst, "one": e.one, "two": a.label}
     )
-    return both.filter(lambda r: r.index == r.two).project("src", "dst")
+    return both.filter(lambda r: r.one == r.two).project("src", "dst")
 
 
 def strongly_connected(edges: kpg.Collection) -> kpg.Collection:
@@ -314,7 +314,7 @@ def test_a_users_reduce_inside_of_nested_loops(flow: kpg.Dataflow, per_step: int
         )
         labels = nodes.iterate(spread)
         ends = edges.join(labels, {start: "node"}).rename(label="one").join(labels, {end: "node"})
-        return ends.filter(lambda r: r.index == r.label).project("src", "dst")
+        return ends.filter(lambda r: r.one == r.label).project("src", "dst")
 
     found = watch(edges.iterate(lambda e: half(half(e, "src", "dst"), "dst", "src")))
     for time, now in run(flow, edges, 5, 5, per_step):

@@ -228,7 +228,7 @@ def test_results_of_the_wrong_shape(flow: kpg.Dataflow) -> None:
         r"1 arrays for the 2 columns a, b": n.map_columns(lambda n: (n,), a=int, b=int),
         r"has shape \(1,\), expected \(2,\)": n.map_columns(lambda n: n[:1], a=int),
         r"expected one bool a row": n.filter_columns(lambda n: n),
-        r"must give \(row, multiplicity\) pairs": n.explode(lambda n: [n], a=int),
+        r"must return \(row, multiplicity\) pairs": n.explode(lambda n: [n], a=int),
     }
     for message, collection in wrong.items():
         seen = watch(collection)

@@ -54,7 +54,7 @@ def test_growth_keeps_the_rows():
     made = table(KEYED)
     for start in range(0, 3000, 300):
         made.insert(words(*((i, i * i) for i in range(start, start + 300))))
-    made.index()
+    made.build_index()
     assert made.find(words((0,), (2999,), (3000,))).tolist() == [0, 2999, -1]
     assert made.read(np.array([2999]), (1,)).tolist() == [[2999 * 2999]]
     assert made.bytes >= 3000 * 17

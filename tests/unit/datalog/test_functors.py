@@ -233,7 +233,7 @@ def test_aggregates_of_the_users() -> None:
         ("f(x: number): number", "b(@@f x : 0, { a(x) }).", "functor f cannot aggregate"),
         ("f(x: number, y: number): number", "b(@@g x : 0, { a(x) }).", "functor g is not declared"),
         ("g(x: number, y: number): number", "b(@@g x : 0, { a(x) }).", "there is no function for functor g"),
-        ("f(x: number, y: number): number", "b(y) :- a(z), y = @@f x : z, { a(x) }.", "has to be a constant"),
+        ("f(x: number, y: number): number", "b(y) :- a(z), y = @@f x : z, { a(x) }.", "must be a constant"),
         ("f(x: number, y: number): number", 'b(@@f x : "a", { a(x) }).', "what functor f takes is number"),
         ("f(x: symbol, y: symbol): symbol", 'b(@@f x : "a", { a(x) }).', "type mismatch"),
         ("f(x: number, y: number): number", "a(@@f x : 0, { a(x) }).", "cyclic aggregation"),

@@ -251,7 +251,7 @@ def test_a_database_that_takes_no_more_leaves_nobody_behind(
     db.sql("create table t (a int); insert into t values (1)")
     keeper = db._engine.write_ahead_log
     assert isinstance(keeper, WriteAheadLog) and keeper.checkpoints is not None
-    monkeypatch.setattr("kpg.runtime.checkpoint.checkpointer.write_beside", lambda *given: signal.pause())
+    monkeypatch.setattr("kpg.runtime.checkpoint.checkpointer.write_manifest", lambda *given: signal.pause())
     keeper.checkpoints.begin(in_background=True)
     writing = keeper.checkpoints._background._process
     assert writing is not None

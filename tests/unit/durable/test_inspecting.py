@@ -144,7 +144,8 @@ def test_no_code_that_a_folder_names_is_run(tmp_path: Path, monkeypatch: pytest.
     del sys.modules["mischief"]
     code, output = run("inspect", str(path))
     told = "not opened here, as it calls twice, a function of mischief:twice"
-    assert code == 0 and f"w: {told}" in output and "x: not opened here, as it reads what" in output
+    assert code == 0 and f"w: {told}" in output
+    assert "x: not opened here, as it reads a skipped relation" in output
     assert [line.split()[:3] for line in output.splitlines() if line.startswith("t ")] == [
         ["t", "table", "1,990"]
     ]

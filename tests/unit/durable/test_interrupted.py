@@ -92,13 +92,13 @@ def test_steps_that_could_not_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kept(sim) == [(1,)]
 
 
-@pytest.mark.parametrize("last", ["note", "record"])
+@pytest.mark.parametrize("last", ["mark_recorded", "record"])
 def test_a_commit_that_is_written_and_not_final(last: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes next would have its rowids: the folder could not be opened any more."""
     sim = Sim()
     db = made(sim)
     db.sql("create sequence s")
-    owner = ChangeDetector if last == "note" else WriteAheadLog
+    owner = ChangeDetector if last == "mark_recorded" else WriteAheadLog
     once(monkeypatch, owner, last, alarm)
     with pytest.raises(AlarmError):
         db.sql("insert into t values (nextval('s'))")

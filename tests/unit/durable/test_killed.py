@@ -119,7 +119,7 @@ def test_rights_of_what_a_program_has_are_kept() -> None:
     """)
     db.sql("create role r; grant select on tc to r; comment on view tc is 'what is reached'")
     expected = contents(db)
-    assert ("RELATION", "tc") in expected["rights: lists"]
+    assert ("RELATION", "tc") in expected["rights: acls"]
     with opened(sim.after_kill()) as again:
         assert contents(again) == expected
 

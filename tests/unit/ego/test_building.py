@@ -70,8 +70,8 @@ def test_the_papers_example() -> None:
     overlay, _ = built(Construction.IOB, pairs, 7, 7)
     wanted = {7 + nodes.index(reader): {nodes.index(one) for one in of} for reader, of in lists.items()}
     check_overlay(overlay, wanted, repeats=False)
-    shared = set(overlay.inputs.of(7 + nodes.index("e")).tolist())
-    assert shared & set(overlay.inputs.of(7 + nodes.index("g")).tolist())
+    shared = set(overlay.inputs.items_of(7 + nodes.index("e")).tolist())
+    assert shared & set(overlay.inputs.items_of(7 + nodes.index("g")).tolist())
 
 
 def test_rounds_make_levels() -> None:

@@ -10,10 +10,10 @@ def test_it_is_due_after_many_writes_and_reads_and_time_spent_on_them() -> None:
     assert work.is_due
     work.record_check(0.01, 0.02)
     assert not work.is_due and work.check_after == 25 * 0.02
-    work.seen, work.busy = 1 << 17, 0.4
-    assert not work.due
-    work.busy = 0.6
-    assert work.due
+    work.visits, work.seconds = 1 << 17, 0.4
+    assert not work.is_due
+    work.seconds = 0.6
+    assert work.is_due
 
 
 def test_what_does_not_change_is_looked_at_less_often() -> None:

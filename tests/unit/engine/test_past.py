@@ -238,7 +238,7 @@ def test_places_of_rows_are_given_up_when_they_are_out_of_the_retention() -> Non
         db.sql(f"insert into t values ({number}); delete from t where a = {number}")
     table = db._engine.executor.store("t")  # type: ignore[attr-defined]
     assert table.history.rows < 10
-    assert sum(rowids.shape[0] for _, gone in table.history._buried for rowids in gone) < 10
+    assert sum(rowids.shape[0] for _, gone in table.history._retained for rowids in gone) < 10
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,13 @@ PROGRAM = """
 import sys
 import kpg
 from kpg.runtime.functions import autoload, is_function, registry, table_functions
-from kpg.runtime.functions.table_functions import makes_rows
+from kpg.runtime.functions.table_functions import is_row_function
 
 db = kpg.connect()
-assert all(map(is_function, autoload.scalar_names())) and all(map(makes_rows, autoload.row_names()))
+assert all(map(is_function, autoload.scalar_names()))
+assert all(map(is_row_function, autoload.row_function_names()))
 assert not autoload.scalar_names() & registry._FUNCTIONS.keys()
-assert not autoload.row_names() & table_functions._FUNCTIONS.keys()
+assert not autoload.row_function_names() & table_functions._FUNCTIONS.keys()
 print(db.sql("select gcd(12, 18)").fetchall())
 known = [name for name in autoload.SCALARS if f"kpg.runtime.functions.{name}" in sys.modules]
 print(known)

@@ -7,17 +7,17 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
 from kpg.runtime.functions.aggregation import definition
-from kpg.runtime.functions.registry import Signature, is_function, memoized
-from kpg.runtime.functions.type_rules import fixed
+from kpg.runtime.functions.registry import Signature, is_function, register_memoized
+from kpg.runtime.functions.type_rules import signature_rule
 from kpg.runtime.types import BIGINT, INTEGER, TEXT
 
 for name, rule, code in (
-    ("soundex", fixed(TEXT, TEXT), str.upper),
-    ("levenshtein", fixed(INTEGER, TEXT, TEXT), lambda one, other: abs(len(one) - len(other))),
-    ("farm_fingerprint", fixed(TEXT, BIGINT), lambda number: f"<{number}>"),
+    ("soundex", signature_rule(TEXT, TEXT), str.upper),
+    ("levenshtein", signature_rule(INTEGER, TEXT, TEXT), lambda one, other: abs(len(one) - len(other))),
+    ("farm_fingerprint", signature_rule(TEXT, BIGINT), lambda number: f"<{number}>"),
 ):
     assert not is_function(name), "choose another that sqlglot has a class for"
-    memoized(name, "arguments", rule, {})(code)
+    register_memoized(name, "arguments", rule, {})(code)
 for name in ("skewness", "array_length", "kurtosis"):
     definition.register(
         definition.AggregateFunction(

@@ -23,7 +23,7 @@ def test_core(flow: kpg.Dataflow, edges: kpg.Input, per_step: int, k: int) -> No
 
 
 def test_a_core_needs_a_number(flow: kpg.Dataflow, edges: kpg.Input) -> None:
-    with pytest.raises(kpg.InterfaceError, match="positive number of neighbours"):
+    with pytest.raises(kpg.InterfaceError, match="positive number of neighbors"):
         graph.k_core(edges, 0)
 
 

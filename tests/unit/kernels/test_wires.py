@@ -25,8 +25,8 @@ def test_python_reads_the_same() -> None:
         for pattern in (PLAIN, BINARY):
             words, cells, counts = (np.zeros(shape, np.int64) for shape in ((3, 9), (4, 9), (4,)))
             rows = kernel(
-                memory, parts, pattern.head, pattern.tail, pattern.results, pattern.fields, pattern.row_template,
-                words, cells, counts,
+                memory, parts, pattern.head, pattern.tail, pattern.results, pattern.fields,
+                pattern.row_template, words, cells, counts,
             )  # fmt: skip
             found.append((rows, words[:, :rows].tolist(), cells[:, :rows].tolist(), counts.tolist()))
     assert found[:2] == found[2:]

@@ -298,6 +298,6 @@ def test_missing_java(shop: Database, monkeypatch: pytest.MonkeyPatch, tmp_path:
 )
 def test_arguments_of_wrong_types_are_named(tmp_path: Path, argument: str, value: Any) -> None:
     wanted: dict[str, Any] = {"folder": tmp_path / "f", argument: value}
-    with pytest.raises(kpg.InterfaceError, match=f"{argument}.* (is|are) "):
+    with pytest.raises(kpg.InterfaceError, match=f"{argument}.* (is|are|must be) "):
         kpg.connect(**wanted)
     assert not (tmp_path / "f").exists()

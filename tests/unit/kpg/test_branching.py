@@ -287,9 +287,9 @@ def test_what_is_wrong_is_refused() -> None:
     with pytest.raises(kpg.ProgrammingError, match='relation "nothing" does not exist'):
         branch.diff("nothing")
     branch.sql("begin; delete from account")
-    with pytest.raises(kpg.InterfaceError, match="merged outside of transactions"):
+    with pytest.raises(kpg.InterfaceError, match="cannot be merged within a transaction"):
         branch.merge()
-    with pytest.raises(kpg.InterfaceError, match="compared outside of transactions"):
+    with pytest.raises(kpg.InterfaceError, match="cannot be compared within a transaction"):
         branch.diff("total")
     branch.sql("commit")
     db.sql("drop view total")

@@ -159,20 +159,20 @@ DATABASE: Final[dict[str, tuple[Call, ...]]] = {
     "workers": NOTHING,
 }
 SESSION: Final[dict[str, tuple[Call, ...]]] = {
-    "answer": NOTHING,  # as sql, within the engine's thread
+    "run_text": NOTHING,  # as sql, within the engine's thread
     "cancel": NOTHING,
     "close": NOTHING,
     "execute": NOTHING,  # takes a statement that was parsed
-    "how": (lambda one, text: one.how("select $1", [text]),),
-    "join": NOTHING,
+    "job_options": (lambda one, text: one.job_options("select $1", [text]),),
+    "begin_implicit": NOTHING,
     "notifications": NOTHING,
-    "parsed": (
-        lambda one, text: list(one.parsed(text)),
-        lambda one, text: list(one.parsed("select $1", [text])),
+    "parse": (
+        lambda one, text: list(one.parse(text)),
+        lambda one, text: list(one.parse("select $1", [text])),
     ),
-    "part": NOTHING,
-    "perform": NOTHING,  # takes a statement that was parsed
-    "rows": NOTHING,  # as sql, within the engine's thread
+    "end_implicit": NOTHING,
+    "run_statement": NOTHING,  # takes a statement that was parsed
+    "prepare_change": NOTHING,  # as sql, within the engine's thread
     "run": NOTHING,
     "sql": (
         lambda one, text: same(one.sql("select $1::text", [text]).fetchall()[0][0], text),

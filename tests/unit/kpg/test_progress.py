@@ -127,7 +127,7 @@ SCRIPT = f"""
 import kpg
 from kpg.api import progress
 
-progress.PATIENCE = 0.0
+progress.DELAY = 0.0
 db = kpg.connect()
 db.sql("CREATE MATERIALIZED VIEW r AS {CHAIN}")
 print(len(db.view("r")))

@@ -21,14 +21,14 @@ class Recorder:
         self.shown = list[int]()
         self.told = list[tuple[int, int, int]]()
 
-    def foresee(self, words: Words) -> Callable[[], int]:
+    def prepare_rows(self, words: Words) -> Callable[[], int]:
         first = int(words[0, 0])
         self.shown.append(first)
         return lambda: first
 
     def load(self) -> None: ...
 
-    def expect(self, changed: Sequence[TableChanges]) -> None: ...
+    def prepare(self, changed: Sequence[TableChanges]) -> None: ...
 
     def cancel(self) -> None: ...
 

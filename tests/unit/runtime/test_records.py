@@ -192,13 +192,13 @@ def test_wrong_calls_are_refused_in_the_same_words(
 
 def test_defaults_are_made_anew() -> None:
     first, second = OURS["Fields"](1), OURS["Fields"](1)
-    assert first.has_statement_per_row == second.has_statement_per_row == [1, 2]
-    assert first.has_statement_per_row is not second.has_statement_per_row
+    assert first.many == second.many == [1, 2]
+    assert first.many is not second.many
     assert first.listed is not second.listed
 
 
 def test_replacing() -> None:
-    both(lambda made: dataclasses.replace(made["Fields"](1, many=[3]), a=5).has_statement_per_row)
+    both(lambda made: dataclasses.replace(made["Fields"](1, many=[3]), a=5).many)
     both(lambda made: dataclasses.asdict(made["Derived"](1)))
     both(lambda made: dataclasses.replace(made["Loose"](1), c=5))
 

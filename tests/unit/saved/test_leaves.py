@@ -25,9 +25,9 @@ def described(db: kpg.Database) -> int:
     """Leaves that one CHECKPOINT describes."""
     keeper: Any = db._engine.write_ahead_log
     packer = keeper.checkpoints._store
-    before = packer.described
+    before = packer.described_leaves
     db.sql("checkpoint")
-    found: int = packer.described - before
+    found: int = packer.described_leaves - before
     return found
 
 

@@ -44,7 +44,7 @@ SAVED = (
 COMPUTED_ANEW = (Custom, Ego, Input, Sink, dataflows.Capture, dataflows.ChangeHistory)
 """What no durable database takes: operators in Python; overlays; listeners; pasts of views."""
 
-OF_EVERY_OPERATOR = {"place", "consumers", "owners", "pending", "scheduled", "hydrated", "counters"}
+OF_EVERY_OPERATOR = {"place", "consumers", "owners", "pending", "scheduled_step", "is_hydrated", "counters"}
 KEPT = {
     Arrange: "spine handle bound",
     ArrangedLeave: "spine handle bound",
@@ -59,17 +59,19 @@ KEPT = {
 }
 """What is captured of operators."""
 NOT_STATE = {
-    "key", "group", "folders", "aggregates", "distinct", "arrangement", "caller", "within", "results",
-    "buffered", "changed", "mark", "run_limit", "committed_bound", "before", "owed", "touched", "hasten",
-    "mfp", "guard", "data", "streams", "paths", "deltas", "matched", "left", "right", "comparison", "meeting",
-    "pair_mfp", "left_mfp", "expander", "poll", "limit", "error_at_limit", "consolidated", "offset", "exact",
-    "dead", "then", "evaluators", "peers", "calls", "dictionary", "shape", "indexes", "saved", "read_rows",
-    "reread", "compacting", "table", "own", "read", "result", "chosen", "leading",
+    "aggregates", "arrangement", "undo_groups", "buffered_updates", "caller", "calls", "has_changed",
+    "hydration_path", "committed_bound", "is_compacting", "comparison", "is_consolidated", "data",
+    "wasted_reads", "deltas", "dictionary", "distinct", "error_at_limit", "evaluators", "exact",
+    "expander", "folders", "group", "guard", "make_runner", "indexes", "key", "leading_type", "left",
+    "left_mfp", "limit", "mark", "match_count", "mfp", "offset", "scheduled_groups", "reads_pending",
+    "pair_mfp", "paths", "peers", "poll", "is_reading", "computed_rows", "result", "results", "right",
+    "run_limit", "undo_indexes", "index_spec", "streams", "table", "as_of", "touched_operators",
+    "body_scope",
 }  # fmt: skip
 """From the plan, of a step in progress, counters, or made again where it is missed."""
 
 
-OF_WORKERS = {"Segment", "Sending", "Sends", "Share", "LoopTogether", "Exchange"}
+OF_WORKERS = {"Segment", "SendExchange", "Sender", "LocalShare", "DistributedLoop"}
 """Operators of several workers, which have no folder."""
 
 
@@ -82,7 +84,10 @@ def classes(base: type[Operator]) -> Iterator[type[Operator]]:
 def test_every_class_of_operators_is_known() -> None:
     for module in pkgutil.walk_packages(kpg.runtime.operators.__path__, "kpg.runtime.operators."):
         importlib.import_module(module.name)
-    bases = {"Grouped", "Hearer", "Historic", GroupReader.__name__, Stateless.__name__, PassThrough.__name__}
+    bases = {
+        "GroupTableOperator", "ChangeListener", "HistoryTableOperator",
+        GroupReader.__name__, Stateless.__name__, PassThrough.__name__,
+    }  # fmt: skip
     found = {one for one in classes(Operator) if one.__name__ not in bases | OF_WORKERS}
     assert found == {*SAVED, *STATELESS, *COMPUTED_ANEW}
     assert set(KEPT) == set(SAVED)
@@ -97,33 +102,36 @@ def test_every_field_of_an_operator_is_captured_or_no_state(cls: type[Operator])
 
 SCHEMA = Schema((ColumnDef("x", BIGINT),), (0,))
 ATTRIBUTES = {
-    Worker: """dictionary merge_effort tables views epoch tables_made saved reread scope inputs stepping
-        _registry _numbers _savepoints _sources _closed _open_epoch _position _compiled _interrupt
-        _small_steps _touched _unsettled versions_restored remembering recorder""",
-    Dictionary: "arena offsets memos _slots _count _before _found_by",
-    Table: """name schema dictionary groups count dead reclaimed _interrupt _required _key _bag _unique
-        _lookups _told _untold _deletions _vacuum past _loose_key touched foreseen""",
-    RowGroups: "width bits capacity directory linked _groups _nothing",
-    KeyIndex: "indexed key highest known _groups _given _asked _slots _tally",
-    BagIndex: "_groups _every _tally _asked _slots",
-    UniqueIndex: "name columns nulls_distinct _groups _key _given _asked _tally _slots",
+    Worker: """dictionary merge_effort tables views epoch last_table_number pending_restore make_reader scope
+        inputs is_stepping _registry _table_numbers _step_savepoints _sources _closed_changes _open_epoch
+        _last_position _compiled_mfps _interrupt _chain_cache _touched _uncommitted restored_versions
+        keeps_history recorder""",
+    Dictionary: "arena offsets memos _slots _count _before _reply_slots",
+    Table: """name schema dictionary groups count dead_rows reclaimed_rows _interrupt _required_columns _key
+        _bag _unique _lookups _drained_count _undrained_deletions _deletions _vacuum history _loose_key
+        touched_tables prepared_rows""",
+    RowGroups: "width bits capacity directory has_links _groups _freed_chart",
+    KeyIndex: "indexed key highest known _groups _whole_key _probe_directory _slots _tally",
+    BagIndex: "_groups _all_columns _tally _probe_directory _slots",
+    UniqueIndex: "name columns nulls_distinct _groups _key _whole_key _probe_directory _tally _slots",
     LookupIndex: "columns indexed _groups _key _runs",
-    Vacuum: "copied rewritten fullness _groups _buried _full _queue _credit",
-    Spine: """width recent depth upper inserted_rows version _holds _tiers _pending _owed _unfolded
-        _unfolded_rows _marks _mark _layers _layers_before _newer _sought""",
-    GroupTable: "key spec words slots table free state version touched old new when",
-    HistoryTable: """key depth words state spec slots keys records bits touched current owed _due _room
-        _nothing _evaluated""",
+    Vacuum: "copied_rows rewritten_groups fullness _groups _deleted _full _queue _credit",
+    Spine: """width recent depth upper inserted_rows version _holds _tiers _pending _owed_rows _unfolded
+        _unfolded_rows _marks _mark _layers _layers_before _newer _target""",
+    GroupTable: "key spec words slots table free state version touched_groups old new when",
+    HistoryTable: """key depth words state spec slots keys records bits touched_keys current new_rounds
+        _scheduled_keys _room _nothing _last_rounds""",
 }
 SLOTS = {
-    Tiers: "_effort _factor _goal _holds merged_rows merging nodes replaced settled since whole",
-    Recent: """_depth _outweighing _width churned_at crowded direct ends head lower tail""",
-    Head: "_arrays _room address description hashed size",
+    Tiers: """_effort _factor _compaction_frontier _holds merged_rows has_unfinished_merge nodes
+        has_replaced_batches has_begun_due_merges since compacting_nodes""",
+    Recent: "_depth _outweigh_factor _width next_churn_check is_crowded ordered_steps ends head lower tail",
+    Head: "_arrays _room address description hash_columns size",
     Tail: "_depth _first _sides _width address description spare",
     Batch: "_address _description _directory _latest data diff lower since time upper",
     Group: "columns live chart links",
-    OutputRecord: "kept fresh",
-    TableHistory: "_buried _counts _epochs _gone born count made since",
+    OutputRecord: "committed uncommitted",
+    TableHistory: "_counts _deleted _epochs _retained count created_at defined_at since",
 }
 
 

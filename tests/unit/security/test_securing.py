@@ -52,7 +52,7 @@ def test_a_materialized_view_follows_what_its_owner_may_see(db: kpg.Database) ->
     ann.sql("drop materialized view v")
     db.sql("drop policy p on t")
     assert rows(ann, "select * from t") == []
-    with pytest.raises(kpg.NotSupportedError, match="ask for settings"):
+    with pytest.raises(kpg.NotSupportedError, match="whose policies read settings"):
         db.sql("create policy s on t using (o = current_setting('app.who', true))")
         ann.sql("create materialized view v as select * from t")
 

@@ -133,20 +133,19 @@ REACHED: Final = (
 OPENERS: Final = {
     "compiler/datalog/check.py": "include, behind `reader`",
     "compiler/datalog/parser.py": "the grammar",
-    "compiler/rules/magic/linear_recursion.py": "no file: a rule",
     "kpg/datalog/fact_files.py": ".input, behind `check_program`",
     "kpg/datalog/fact_formats.py": ".input, behind `check_program`; .output, which the command line writes",
     "kpg/datalog/output_files.py": ".output, which the command line writes",
-    "kpg/execute/changes/copy.py": "COPY, behind `need_file`",
+    "kpg/execute/changes/copy.py": "COPY, behind `require_file_access`",
     "kpg/execute/changes/bulk_load.py": "Database.load, which no text calls",
     "kpg/session/memory_limit.py": "/proc and /sys, by names of its own",
     "kpg/session/snapshot_query.py": "/proc, by names of its own, in a child",
+    "kpg/server/binary_input.py": "no file: bytes of a message",
     "kpg/server/process.py": "the certificate that the server was started with",
     "kpg/server/web/dataflow_page.py": "the page: its own files",
     "kpg/server/web/site.py": "the page: names of a folder listed at the start; /proc",
     "kpg/execute/registry.py": "modules of handlers, by names of its own",
-    "kpg/execute/statements.py": "no file: a transaction",
-    "runtime/convert/files.py": "FROM, behind `need_file`; Database.load",
+    "runtime/convert/files.py": "FROM, behind `require_file_access`; Database.load",
     "runtime/functions/autoload.py": "modules of the registry, by names of its own",
 }
 

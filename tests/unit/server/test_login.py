@@ -236,7 +236,7 @@ def test_addresses() -> None:
     assert parse_address("0.0.0.0:5433") == ("0.0.0.0", 5433)
     assert parse_address("[::1]:0") == ("::1", 0)
     for text in ("5433x", "host:port", "host:99999"):
-        with pytest.raises(InterfaceError, match="no address"):
+        with pytest.raises(InterfaceError, match="is not an address"):
             parse_address(text)
 
 

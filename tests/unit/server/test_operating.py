@@ -74,7 +74,7 @@ def test_it_stops_gracefully_and_logs_objects(tmp_path: Path) -> None:
     assert [line["statement"] for line in slow[:2]] == ["create table t (a int)", "insert into t values (1)"]
     assert all(line["milliseconds"] >= 0 and line["level"] == "warning" for line in slow)
     messages = [line["message"] for line in lines if line["level"] == "info"]
-    assert messages[0] == "client 1 comes as kpg"
+    assert messages[0] == "client 1 logs in as kpg"
     assert messages[-2:] == [
         "no client is left: the database is closed, with a checkpoint if it is in a folder",
         "the server has stopped",
@@ -121,7 +121,7 @@ def test_a_statement_that_takes_hours_to_plan_ends() -> None:
 
 
 def test_a_process_that_cannot_end_a_statement_ends() -> None:
-    code = "import time; from kpg.server.process import _leaving\nwith _leaving(0.1): time.sleep(1000)"
+    code = "import time; from kpg.server.process import _exit_after\nwith _exit_after(0.1): time.sleep(1000)"
     ended = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=PATIENCE
     )
@@ -258,7 +258,7 @@ def test_who_does_not_get_in_is_logged() -> None:
     assert [line["level"] for line in lines] == ["warning"] * 4
     assert all(line["address"].startswith("127.0.0.1:") for line in lines)
     assert [line["user"] for line in lines] == ["kpg", "no\nbody", "kpg", "kpg"]
-    assert [line["message"].split(" is refused: ")[1] for line in lines] == [
+    assert [line["message"].split(" failed: ", 1)[1] for line in lines] == [
         'password authentication failed for user "kpg"',
         'password authentication failed for user "no\nbody"',
         'database "shop" does not exist',
@@ -376,7 +376,7 @@ def test_sighup_has_the_certificate_be_read_again(tmp_path: Path) -> None:
     assert service.process.stderr is not None
     certified(tmp_path, "second")
     service.process.send_signal(signal.SIGHUP)
-    assert any("certificate is read again" in line for line in service.process.stderr)
+    assert any("certificate has been reloaded" in line for line in service.process.stderr)
     assert b"second" in (shown_certificate(service) or b"")
     (tmp_path / "certificate").write_text("nothing")
     service.process.send_signal(signal.SIGHUP)
@@ -396,7 +396,7 @@ def test_clients_are_limited() -> None:
     lines = service.stop()
     assert lines
     assert all("WARNING login as 'kpg' from 127.0.0.1:" in line for line in lines)
-    assert all(line.endswith(" is refused: sorry, too many clients already") for line in lines)
+    assert all(line.endswith(" failed: sorry, too many clients already") for line in lines)
 
 
 @pytest.mark.parametrize(

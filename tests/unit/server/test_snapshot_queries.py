@@ -387,9 +387,9 @@ import sys
 from pathlib import Path
 from kpg.cli.serve import run_serve
 from kpg.session import session_manager, snapshot_query
-snapshot_query.SLICE, outcome = float("-inf"), snapshot_query._outcome
-session_manager.Hub.keeps_waiting = lambda *_: True
-snapshot_query._outcome = lambda work: (Path(sys.argv[2]).read_bytes(), outcome(work))[1]
+snapshot_query.SLICE, outcome = float("-inf"), snapshot_query._run_work
+session_manager.SessionManager.has_others_waiting = lambda *_: True
+snapshot_query._run_work = lambda work: (Path(sys.argv[2]).read_bytes(), outcome(work))[1]
 run_serve(Path(sys.argv[1]), "127.0.0.1:0", trust=True, user="kpg", certificate=None, key=None,
     memory_limit=None, grace=sys.argv[3])
 """

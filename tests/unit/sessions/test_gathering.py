@@ -93,15 +93,15 @@ def test_epochs_that_nobody_follows_share_a_step_of_one_time(db: kpg.Database) -
         futures = [insert(one, first + place, 2**62) for place, one in enumerate(sessions)]
         before, executor = db.epoch, db.hub.engine.executor
         apart: list[int] = []
-        take = executor._take  # type: ignore[attr-defined]
+        take = executor._run_step  # type: ignore[attr-defined]
 
         def taken(step: Any, epoch: int) -> None:
             apart.append(step.upper - step.lower)
             take(step, epoch)
 
-        executor._take = taken  # type: ignore[attr-defined]
+        executor._run_step = taken  # type: ignore[attr-defined]
         db.hub.serve()
-        executor._take = take  # type: ignore[attr-defined]
+        executor._run_step = take  # type: ignore[attr-defined]
         assert all(future.exception() is None for future in futures)
         return db.epoch - before, sum(apart)
 
@@ -169,7 +169,7 @@ def test_an_error_before_the_statement_is_its_own(db: kpg.Database, monkeypatch:
             raise kpg.OperationalError("no")
         enter(session, **how)
 
-    monkeypatch.setattr(db.hub, "enter", entering)
+    monkeypatch.setattr(db.hub, "swap_in", entering)
     futures = [handed_in(other, "insert into t values (1, 1)"), handed_in(one, "insert into t values (2, 2)")]
     for future in futures:
         future.add_done_callback(lambda _: None)

@@ -59,7 +59,7 @@ KILLED = """
 import os, signal
 from kpg.runtime.spark import session
 session.SETTINGS["spark.driver.memory"] = "1g"
-with session.own_session(session.Work.BRIEF) as mine:
+with session.own_session(session.SessionWork.BRIEF) as mine:
     import kpg
     db = kpg.connect(spark=mine.get(), workers=1)
     db.sql("create table t(k int primary key); insert into t values (1)")

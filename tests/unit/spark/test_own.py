@@ -70,7 +70,7 @@ def test_who_interrupts_does_not_wait_for_the_start(monkeypatch):
 
     class Slow:
         def __init__(self, work):
-            self.users, self.stopped = 0, False
+            self.user_count, self.stopped = 0, False
             made.append(self)
 
         def stop(self):

@@ -70,7 +70,7 @@ def test_a_load_of_no_file_does_not_start_spark(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for name in CLUSTER_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("kpg.runtime.spark.load.opened", None)
+    monkeypatch.setattr("kpg.runtime.spark.load.open_session", None)
     db = kpg.connect()
     db.sql("create table t (a int); create table u (a int)")
     for mode in (None, "spark", "arrow"):
@@ -86,7 +86,7 @@ def test_a_load_of_an_unknown_ending_does_not_start_spark(monkeypatch, tmp_path,
     monkeypatch.chdir(tmp_path)
     for name in CLUSTER_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("kpg.runtime.spark.load.opened", None)
+    monkeypatch.setattr("kpg.runtime.spark.load.open_session", None)
     (tmp_path / "here.xls").write_text("a\n1\n")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "one.txt").write_text("a\n1\n")
@@ -103,8 +103,8 @@ def test_a_load_of_an_unknown_ending_does_not_start_spark(monkeypatch, tmp_path,
 
 def test_a_load_gives_up_what_a_killed_one_has_left(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("kpg.runtime.spark.load.opened", None)
-    monkeypatch.setattr("kpg.execute.changes.bulk_load.unavailable", lambda: None)
+    monkeypatch.setattr("kpg.runtime.spark.load.open_session", None)
+    monkeypatch.setattr("kpg.execute.changes.bulk_load.unavailability_error", lambda: None)
     left = tmp_path / "kpg-load-left"
     left.mkdir()
     (left / ".owner").write_text(socket.gethostname())

@@ -89,14 +89,15 @@ import sys
 from pyspark import cloudpickle
 from kpg.runtime.spark import tasks
 cloudpickle.register_pickle_by_value(tasks)
-sys.stdout.buffer.write(cloudpickle.dumps((tasks.hand_over, {split(tmp_path / "a.parquet", tmp_path / "0")})))
+splits = {split(tmp_path / "a.parquet", tmp_path / "0")}
+sys.stdout.buffer.write(cloudpickle.dumps((tasks.write_splits, splits)))
 """
     pickled = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
     code = """
 import pickle, sys
 sys.modules["kpg"] = None
-hand_over, split = pickle.load(sys.stdin.buffer)
-list(hand_over(iter([split])))
+write_splits, split = pickle.load(sys.stdin.buffer)
+list(write_splits(iter([split])))
 """
     subprocess.run([sys.executable, "-c", code], input=pickled, check=True)
     assert handed(tmp_path / "0")[0].to_pydict() == {"k": [1, 2], "v": [10, 20]}

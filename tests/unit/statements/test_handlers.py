@@ -17,7 +17,7 @@ from kpg.runtime.errors import NotSupportedError
 from kpg.session.engine import Engine
 
 CLASSES = get_args(Statement)
-NAMES = {**vars(definitions), **vars(statements), "ast": definitions, "Maintained": MaintainedView} | {
+NAMES = {**vars(definitions), **vars(statements), "ast": definitions, "MaintainedView": MaintainedView} | {
     "Engine": Engine
 }
 """What annotations name that are imported for types only."""

@@ -122,7 +122,7 @@ def test_another_databases_pack_and_a_newer_one_are_refused() -> None:
     with pytest.raises(DamagedError, match="another database"):
         Pack(sim, 5, DATABASE + 1)
     sim.rename(pack_name(5), pack_name(6))
-    with pytest.raises(DamagedError, match="another part"):
+    with pytest.raises(DamagedError, match="another pack"):
         Pack(sim, 6, DATABASE)
 
 

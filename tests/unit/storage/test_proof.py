@@ -32,7 +32,7 @@ def test_it_is_read_again() -> None:
     sim.sync()
     again.retract_to(7)
     assert read_committed(sim.after_cut(1), 99) == 7
-    with pytest.raises(DamagedError, match="of another database"):
+    with pytest.raises(DamagedError, match="belongs to another database"):
         read_committed(sim, 98)
 
 

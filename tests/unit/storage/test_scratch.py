@@ -7,7 +7,10 @@ from pathlib import Path
 from kpg.runtime.storage.files import OWNER_FILE, ScratchFolder, remove_abandoned
 
 ROOT = Path(__file__).parents[3]
-MADE = "import sys, time; from kpg.runtime.storage.files import Scratch; one = Scratch('a-', sys.argv[1]);"
+MADE = (
+    "import sys, time; from kpg.runtime.storage.files import ScratchFolder; "
+    "one = ScratchFolder('a-', sys.argv[1]);"
+)
 
 
 def started(place: Path, then: str) -> subprocess.Popen[str]:

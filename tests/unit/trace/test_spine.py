@@ -231,7 +231,7 @@ def test_a_step_can_be_taken_back() -> None:
     insert(spine, range(5))
     release(handle)
     spine.work()
-    with pytest.raises(InternalError, match="taken back"):
+    with pytest.raises(InternalError, match="before it was truncated"):
         spine.truncate(mark)
 
 

@@ -15,14 +15,14 @@ from kpg.session.distribution import Workers
 CODE = """
 import pickle, sys
 index, calling = pickle.load(sys.stdin.buffer)
-from kpg.runtime.cluster.member_process import attend
-from kpg.runtime.cluster.transport import Calling
-attend(index, Calling(*calling))
+from kpg.runtime.cluster.member_process import run_member
+from kpg.runtime.cluster.transport import MemberConfig
+run_member(index, MemberConfig(*calling))
 """
 
 
 class Apart:
-    """A ``network.Starter`` of processes."""
+    """A ``network.MemberStarter`` of processes."""
 
     addresses = ("127.0.0.1", "127.0.0.1")
 

@@ -27,7 +27,8 @@ ROOT = Path(__file__).parents[3]
 HERE, THERE = "10.77.0.1", "10.77.0.2"
 QUICK = """
 from kpg.runtime.cluster import member_process, transfer
-transfer.IDLE, transfer.BETWEEN, transfer.LOST, member_process.SECONDS_TO_END = 1, 1, 1, 2.0
+transfer.KEEPALIVE_IDLE = transfer.KEEPALIVE_INTERVAL = transfer.KEEPALIVE_COUNT = 1
+member_process.SECONDS_TO_END = 2.0
 """
 
 

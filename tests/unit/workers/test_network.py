@@ -149,16 +149,16 @@ def test_a_member_that_another_is_gone_for_hangs_up() -> None:
     here, there = connection_pair()
 
     class Alone:
-        broken = True
+        is_broken = True
 
-        def stop_when(self, wish: object) -> None:
+        def set_watch(self, watch: object) -> None:
             """Nobody asks."""
 
-        def perform(self, command: Command) -> Reply:
+        def execute(self, command: Command) -> Reply:
             return Reply(None, None, ConnectionLostError() if command.method == "rows" else MemoryError())
 
     class Never:
-        def fresh(self) -> None:
+        def begin_command(self) -> None:
             """Nothing was wanted."""
 
     alone: Any = Alone()

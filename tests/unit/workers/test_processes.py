@@ -129,7 +129,7 @@ def test_views_call_functions_that_workers_can_get() -> None:
         db.sql("create materialized view h as select half(k) as h from t")
         assert rows(db, "select * from h") == [(2,), (5,)]
         assert rows(db, "select twice(k) from t") == [(8,), (20,)]
-        with pytest.raises(InterfaceError, match="has something in it that workers cannot get"):
+        with pytest.raises(InterfaceError, match="an object that cannot be sent to workers"):
             db.sql("create materialized view w as select locked(k), 'new text' from t")
         db.sql("create materialized view w as select twice(k) as k, 'new text' as s from t")
         assert rows(db, "select * from w") == [(8, "new text"), (20, "new text")]

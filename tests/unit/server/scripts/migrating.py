@@ -80,7 +80,7 @@ def second() -> sa.MetaData:
     pet.append_column(sa.Column("name", sa.Text))
     pet.c.weight.type, pet.c.weight.nullable, pet.c.weight.server_default = sa.Numeric(12, 3), False, None
     pet.c.gone.server_default = sa.DefaultClause(sa.true())
-    owner.c.name.type, owner.c.defined_at.nullable = sa.String(80), False
+    owner.c.name.type, owner.c.born.nullable = sa.String(80), False
     sa.Index("by_name", sa.func.lower(pet.c.name))
     pet.append_constraint(sa.UniqueConstraint("name", name="named"))
     sa.Table(

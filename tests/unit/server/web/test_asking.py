@@ -203,7 +203,7 @@ def test_arrow(web: Web) -> None:
         ('{"query": 1}', "application/json", 400, "the body has no query"),
         ('{"query": "select 1", "x": 1}', "application/json", 400, "a body has no field 'x'"),
         ('{"query": "select 1", "max_rows": -1}', "application/json", 400, "max_rows is no number of rows"),
-        ('{"query": "select 1", "parameters": 1}', "application/json", 400, "parameters are a list, or "),
+        ('{"query": "select 1", "parameters": 1}', "application/json", 400, "parameters must be a list or "),
         ('{"query": "select 1", "timeout": 1}', "application/json", 400, "timeout is no duration"),
         (b"\xff", "application/sql", 400, "the body is no UTF-8: "),
     ],
