@@ -46,7 +46,11 @@ class Rows:
         raise NotImplementedError
 
     def arrow(self) -> "pyarrow.Table":
-        """Return all rows as a ``pyarrow.Table``."""
+        """Return all rows as a ``pyarrow.Table``.
+
+        A column's type follows from its SQL type, never from its rows: DECIMAL(p, s) and NUMERIC(p, s) are
+        decimals of that precision and scale, NUMERIC without a scale is ``string``.
+        """
         raise NotImplementedError
 
     def part(self, start: int = 0, stop: int | None = None) -> list[Row]:
@@ -62,7 +66,7 @@ class Rows:
         """Return all rows as a pandas DataFrame.
 
         DATE, TIMESTAMP and TIMESTAMPTZ are ``datetime64``, with NaT for NULL. Integers and BOOLEAN with
-        NULLs are what pandas makes of them: ``float64``, and objects with None. DECIMAL and TIME are
+        NULLs are what pandas makes of them: ``float64``, and objects with None. DECIMAL, NUMERIC and TIME are
         objects, of ``Decimal`` and ``datetime.time``: pandas has no type that holds them.
         """
         try:
