@@ -48,8 +48,9 @@ class Rows:
     def arrow(self) -> "pyarrow.Table":
         """Return all rows as a ``pyarrow.Table``.
 
-        A column's type follows from its SQL type, never from its rows: DECIMAL(p, s) and NUMERIC(p, s) are
-        decimals of that precision and scale, NUMERIC without a scale is ``string``.
+        DECIMAL(p, s) and NUMERIC(p, s) are decimals of that precision and scale. NUMERIC without a precision
+        is the smallest decimal type that holds all values; without values, or with NaN, infinity or too many
+        digits, it is ``string``.
         """
         raise NotImplementedError
 

@@ -83,11 +83,11 @@ def numeric_arrow_type(type_: Type) -> pa.DataType:
 def to_arrow_array(values: list[Any], type_: Type, target: pa.DataType) -> pa.Array:
     """Convert Python objects of rows to an Arrow array of a type.
 
-    NUMERIC gives text if the target is text, otherwise decimals. Arrays with more dimensions give deeper
-    lists.
+    NUMERIC without a precision gives the smallest decimal type that holds all values, and text if none does.
+    Arrays with more dimensions give deeper lists.
     """
     if type_.kind is Kind.NUMERIC and pa.types.is_string(target):
-        return pa.array([None if value is None else _numeric_text(value) for value in values], target)
+        return _unconstrained_numbers(values)
     if type_.kind is Kind.NUMERIC:
         for value in values:
             if value is not None and not value.is_finite():
@@ -98,6 +98,16 @@ def to_arrow_array(values: list[Any], type_: Type, target: pa.DataType) -> pa.Ar
     if type_.kind is Kind.ARRAY:
         target = _nest_list_type(values, target)
     return pa.array([None if value is None else to_arrow_value(value, type_) for value in values], target)
+
+
+def _unconstrained_numbers(values: list[Any]) -> pa.Array:
+    numbers = [value for value in values if value is not None]
+    if numbers and all(value.is_finite() for value in numbers):
+        try:
+            return pa.array(values)
+        except pa.ArrowInvalid:
+            pass  # more digits than decimal256 has
+    return pa.array([None if value is None else _numeric_text(value) for value in values], pa.string())
 
 
 def _numeric_text(value: Decimal) -> str:

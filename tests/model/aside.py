@@ -83,7 +83,7 @@ class Child:
         self._random = random
         self._fate = int(random.integers(len(notes.doing))) if random.random() < 0.1 else None
 
-    def finished(self, *, wait: bool) -> bool:
+    def poll(self, *, wait: bool) -> bool:
         doing = self._notes.doing
         count = len(doing) if wait else int(self._random.integers(1 + len(doing)))
         for _ in range(count):
