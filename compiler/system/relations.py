@@ -457,9 +457,7 @@ def _table_privileges_rows(catalog: Catalog) -> Iterator[Row]:
 def _column_privileges_rows(catalog: Catalog) -> Iterator[Row]:
     for schema, name, entry in _standard_relations(catalog):
         whole = list(
-            expand_privileges(
-                catalog, ("RELATION", entry.name.lower()), letters=ALL_LETTERS["COLUMN_PRIVILEGE_COLUMNS"]
-            )
+            expand_privileges(catalog, ("RELATION", entry.name.lower()), letters=ALL_LETTERS["COLUMN"])
         )
         for column in entry.schema.names:
             own = list(expand_privileges(catalog, ("COLUMN", entry.name.lower(), column.lower())))
