@@ -113,7 +113,7 @@ def _special_conversion(source: Type, target: Type) -> Conversion:
         case _, Kind.BIT:
             return lambda value: byte_strings.integer_to_bits(value, target.precision or 1)
         case Kind.INET, Kind.CIDR:
-            return lambda value: value._replace(bits=value.bits & ~value.hosts)
+            return lambda value: value._replace(bits=value.bits & ~value.host_mask)
         case Kind.MACADDR, Kind.MACADDR8:
             return networks.widen_mac
         case Kind.MACADDR8, Kind.MACADDR:
