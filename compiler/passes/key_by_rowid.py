@@ -52,7 +52,7 @@ def _drop_first_columns(rel: Rel, count: int) -> Rel:
 
 
 def _with_rowids(source: Rel, places: Sequence[int]) -> tuple[Rel, list[int]]:
-    """Append the rowids of tables of which ``places`` read a key, and return their columns.
+    """Append the rowids of tables whose key ``places`` read, and return their columns.
 
     A rowid must replace at least two of ``places``.
     """

@@ -18,7 +18,7 @@ def prune_columns(rel: Rel, fallback: int = 0) -> Rel:
     """Remove the columns and aggregates that no operator above reads.
 
     Base tables keep all columns, because they are fetched one by one where they are read. A relation
-    of which nothing is read keeps the column at position ``fallback``.
+    with no column read keeps the column at position ``fallback``.
     """
     pruning = _Pruner(fallback)
     pruned = pruning.prune_to(with_unique_ids(rel), range(width(rel)))

@@ -167,7 +167,7 @@ def fan_out(problem: Problem, slot: int, key: Iterable[tuple[EquivalenceClass, S
 
 
 def _domain(problem: Problem, class_: EquivalenceClass) -> float | None:
-    """Return the estimated distinct values of a class: the rows of a relation of which it is a unique key."""
+    """Return the estimated distinct values of a class: the rows of a relation that it is a unique key of."""
     if class_ not in problem.domains:
         keys = {frozenset((member,)) for member in class_.members}
         sizes = (relation.rows for relation in problem.relations if not keys.isdisjoint(relation.keys))
@@ -203,7 +203,7 @@ class _JoinGraph:
 
     problem: Problem
     members: tuple[tuple[tuple[EquivalenceClass, Scalar], ...], ...]
-    """Equivalence classes of which the relation has a member, with that member."""
+    """Equivalence classes with a member in the relation, and that member."""
     selectivities: tuple[float, ...]
     """Fraction of the relation's rows that its own predicates keep."""
     joint_predicates: tuple[tuple[Scalar, ...], ...]

@@ -158,7 +158,7 @@ def _partitioned_stream(level: Level, source: Ref) -> tuple[Ref, Placement]:
 
 
 def _keep_leading_keys(place: Placement, width: int) -> Placement:
-    """Return the placement of rows of which only the first ``width`` columns stay."""
+    """Return the placement of rows after a projection to their first ``width`` columns."""
     if place.replicated or place.at_worker_0:
         return place
     return Placement(

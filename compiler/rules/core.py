@@ -261,7 +261,7 @@ class Choice:
 
 
 EndCondition = tuple[tuple[str, int], ...]
-"""Relations with their required numbers of tuples, all of which must be reached to end a recursion."""
+"""Relations with the numbers of tuples that all must be reached to end a recursion."""
 
 
 @dataclass(frozen=True, slots=True)

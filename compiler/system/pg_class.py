@@ -257,10 +257,6 @@ def _index_row(catalog: Catalog, index: IndexFacts) -> Row:
     return *head, BTREE, 0, None, 0, 0, 0, below, part, None, "n", 0, 0
 
 
-PlainColumn = tuple[int, str, Type, int]
-"""OID of the relation, name, type and position of a column."""
-
-
 def _plain_column_row(relation_oid: int, name: str, type_: Type, position: int, modifier: int) -> Row:
     facts = type_facts(type_)
     head = (relation_oid, name, facts[2], facts[3], position, modifier)

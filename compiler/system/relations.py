@@ -285,11 +285,6 @@ def pg_sequences_rows(catalog: Catalog) -> Iterator[Row]:
         yield (schema, name, owner, one.type, *bounds, int(one.cycle), 1, last)
 
 
-def no_rows(_catalog: Catalog) -> Iterator[Row]:
-    """Yield no rows."""
-    yield from ()
-
-
 INFORMATION: Final = {
     "schemata": SystemRelation(columns("catalog_name schema_name schema_owner"), _schemata_rows),
     "tables": SystemRelation(

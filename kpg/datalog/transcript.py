@@ -118,7 +118,7 @@ def parse_commands(text: str, file: str) -> Iterator[Command]:
 class TranscriptRunner:
     """Runs a transcript. Outside ``begin`` and ``commit``, a command is its own transaction.
 
-    ``sizes`` are the views of which only the change in the number of rows is printed.
+    For the views in ``sizes``, only the change in the number of rows is printed.
     """
 
     def __init__(

@@ -7,7 +7,6 @@ longer than a thread switch.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -38,7 +37,6 @@ else:
 
 T = TypeVar("T")
 LIMITS: Final = ("statement_timeout", "statement_memory_limit")
-NO_LIMITS: Final = nullcontext()
 EXECUTE: Final = "execute"
 PREFIX_LENGTH: Final = 30
 """Characters that identify a statement's first word."""
@@ -46,14 +44,13 @@ PREFIX_LENGTH: Final = 30
 
 def outcomes_within_limits(engine: Engine, text: str, parameters: Parameters | None) -> Iterator[Outcome]:
     """Yield the :func:`outcomes`, each statement within the limits of the database's settings."""
-    with _limits(engine):
-        all_outcomes = outcomes(engine, text, parameters)
+    all_outcomes = _call_within_limits(engine, partial(outcomes, engine, text, parameters))
 
     def run_each() -> Iterator[Outcome]:
-        sentinel = object()
+        sentinel: Any = object()
+        run_next = partial(next, all_outcomes, sentinel)
         while True:
-            with _limits(engine):
-                outcome: Any = next(all_outcomes, sentinel)
+            outcome = _call_within_limits(engine, run_next)
             if outcome is sentinel:
                 return
             yield outcome
@@ -61,11 +58,12 @@ def outcomes_within_limits(engine: Engine, text: str, parameters: Parameters | N
     return run_each()
 
 
-def _limits(engine: Engine) -> AbstractContextManager[None]:
+def _call_within_limits(engine: Engine, function: Callable[[], T]) -> T:
     settings = engine.settings
     if not any(map(settings.get, LIMITS)):
-        return NO_LIMITS
-    return cancel.within_limits(engine.interrupt, settings)
+        return function()
+    with cancel.within_limits(engine.interrupt, settings):
+        return function()
 
 
 def outcomes(engine: Engine, text: str, parameters: Parameters | None) -> Iterator[Outcome]:

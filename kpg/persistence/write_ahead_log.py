@@ -485,7 +485,7 @@ class WriteAheadLog:
     def _encode_rows(
         self, epoch: int, table_changes: Iterable[TableChanges], state: State | None
     ) -> list[Any]:
-        """Return the rows of a record, some of which may be in packs."""
+        """Return the rows of a record. Some may be in packs."""
         return self._encode_part(lambda: self._row_recorder.encode_changes(epoch, table_changes, state))
 
     def _encode_part(self, encode: Callable[[], T]) -> T:

@@ -132,7 +132,7 @@ class Kind(enum.Enum):
     RULE = "rule"
     """A rule derives the row from the children."""
     AGGREGATE = "aggregate"
-    """A value aggregated from ``count`` rows, some of which are ``children``."""
+    """A value aggregated from ``count`` rows; ``children`` are some of them."""
     CONTRIBUTION = "contribution"
     """One of the values that a head's aggregate combines, with the rule that derives it."""
     NEGATION = "negation"
@@ -144,7 +144,7 @@ class Kind(enum.Enum):
     VIEW = "view"
     """A row of a SQL view, a WITH query or a query, derived from the children."""
     GROUP = "group"
-    """The ``count`` input rows of an aggregate or a window, some of which are ``children``."""
+    """The ``count`` input rows of an aggregate or a window; ``children`` are some of them."""
     STEP = "step"
     """A part of a query applied to the children: a branch of a UNION, a LIMIT, a subquery."""
 

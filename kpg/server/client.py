@@ -30,7 +30,7 @@ from kpg.runtime.interrupts import install_check
 from kpg.runtime.values.styles import DEFAULT_STYLE, style_of_settings
 from kpg.server import logs, messages, statement_cache, streams, subscribe
 from kpg.server.extended_protocol import ExtendedProtocol
-from kpg.server.fast_path import FastPathReader, SocketReader
+from kpg.server.fast_path import STATUS_LETTERS, FastPathReader, SocketReader
 from kpg.server.interfaces import Services
 from kpg.server.logs import format_address
 from kpg.server.messages import ChunkSizer, command_tag, executed_row_word
@@ -238,7 +238,6 @@ DISCONNECT_GRACE: Final = 0.5
 MAX_INLINE_SIZE: Final = 10_000
 """Characters of a text that is parsed on the loop's thread, which takes about 20 ms."""
 TRANSACTION_CONTROL: Final = (ast.Begin, ast.Commit, ast.Rollback)
-STATUS_LETTERS: Final = {State.NONE: "I", State.OPEN: "T", State.FAILED: "E"}
 
 
 class Client(Connection):

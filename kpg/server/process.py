@@ -27,7 +27,6 @@ from kpg.server.logs import Limits
 
 if TYPE_CHECKING:
     from kpg.api.database import Database
-    from kpg.server.listener import Server
     from kpg.server.web.site import Site
 
 

@@ -1,4 +1,4 @@
-"""Detection of skewed keys, of which one worker has more than its share, from samples of its indexes."""
+"""Detection of skewed keys, which give one worker more than its share, from samples of its indexes."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -251,14 +251,7 @@ def sign(value: Decimal) -> Decimal:
     return value if value.is_nan() else Decimal((value > 0) - (value < 0))
 
 
-def estimate_log10(value: Decimal) -> float:
-    """Return the approximate decimal logarithm of a positive number."""
-    return value.adjusted() + math.log10(float(value.scaleb(-value.adjusted(), EXACT)))
-
-
 LOG_E: Final = 0.434294481903252
-MAX_WHOLE_EXPONENT: Final = 2**31
-"""Bound below which exponents are taken as whole numbers."""
 MAX_EXPONENT: Final = 6000
 """Bound beyond which Postgres does not compute the exponential."""
 GUARD_DIGITS: Final = 8

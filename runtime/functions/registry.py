@@ -120,11 +120,6 @@ def strict_shadow(call: Call, args: Sequence[Shadow]) -> Shadow:
     return Shadow(_checks(args), _propagate_null(args, ONE))
 
 
-def infallible_shadow(call: Call, args: Sequence[Shadow]) -> Shadow:
-    """Return the shadow of a function that never fails and whose NULLs are unknown."""
-    return Shadow(_checks(args))
-
-
 def arithmetic_shadow(call: Call, args: Sequence[Shadow]) -> Shadow | None:
     """Return the shadow of a numeric function that can only fail because of the number of digits."""
     if not all(arg.has_few_digits for arg in args):

@@ -24,7 +24,7 @@ from kpg.runtime.trace.updates import Updates
 
 @dataclass(slots=True, eq=False)
 class Piece:
-    """Updates sorted by time, of which those from ``start`` on are still to be processed."""
+    """Updates sorted by time. Those from ``start`` on are still to be processed."""
 
     updates: Updates
     start: int = 0

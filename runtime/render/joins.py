@@ -43,7 +43,7 @@ def build_delta_join(
 
 
 def _fuse_path(start: int, halves: CompactPath, built: Built, context: Context) -> JoinPath:
-    """Build a path's half-joins as stages, each of which reads only the columns that it needs."""
+    """Build a path's half-joins as stages that read only the columns that they need."""
     path, stages = halves.path, []
     for half, (keep_stream, keep_batch, mfp) in zip(path.half_joins, halves.compact_half_joins, strict=True):
         arrangement = arrangement_of(built[half.arrangement])

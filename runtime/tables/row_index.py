@@ -86,7 +86,7 @@ class KeyIndex:
             self.indexed = int(rowids[0])
 
     def restore(self, count: int, live: int, rowids: Words) -> None:
-        """Return to ``count`` rows, of which ``rowids`` are live again; later rows are removed already."""
+        """Roll back to ``count`` rows, with ``rowids`` live again. Later rows are removed already."""
         self.indexed = min(self.indexed, count)
         indexed_rows = np.ascontiguousarray(rowids[rowids < self.indexed])
         if is_full(self._slots.shape[0], int(self._tally[0]), indexed_rows.shape[0]):

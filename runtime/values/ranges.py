@@ -119,11 +119,6 @@ def contains(left: Ranges, right: Ranges) -> bool:
     return all(any(a[0] <= b[0] and b[1] <= a[1] for a in left) for b in right)
 
 
-def single_value(value: Any) -> Ranges:
-    """Return the range of one value."""
-    return (((0, value, 0), (0, value, 1)),)
-
-
 def contains_value(value: Ranges, inner: Any) -> bool:
     """Check whether a value is in one of the ranges."""
     place = (0, inner, 0)

@@ -364,7 +364,7 @@ Plan = tuple[tuple[int, tuple[int, ...]], ...]
 def lookup_orders(
     plan: Plan, atoms: Sequence[core.Atom], stratum: frozenset[str], size: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the lookup order of each of ``size`` join inputs, of which ``atoms`` are the first.
+    """Return the lookup order of each of ``size`` join inputs; the first ones are the ``atoms``.
 
     Changes of the recursive atom of version v use the order of v, all others that of version 0. An
     input without an order has an empty one. Inputs that are not atoms come last.

@@ -375,7 +375,6 @@ def bind_acldefault(binding: Binding, node: exp.Anonymous, kind: Scalar, owner: 
     return result
 
 
-PrivilegeTest = Callable[[str, Key], bool | None]
 PRIVILEGE_KINDS: Final = {
     "table": "TABLE",
     "any_column": "COLUMN",

@@ -554,7 +554,7 @@ def _rows_of(
 
 
 def _single(rows: Relation, group: int, part: SubqueryPart) -> Relation:
-    """The rows, of which there is at most one for each value of the first ``group`` columns."""
+    """The rows: at most one for each value of the first ``group`` columns."""
     return Relation(algebra.Single(rows.rel, tuple(range(group)), part.locate()), rows.ids)
 
 

@@ -157,7 +157,7 @@ def _conjunction(conditions: Conditions) -> Scalar:
 
 
 def negate_conditions(conditions: Conditions) -> Scalar:
-    """Return the negation of the conjunction of conditions, none of which can be NULL."""
+    """Return the negation of the conjunction of conditions that cannot be NULL."""
     return Call("not", (_conjunction(conditions),), BOOLEAN)
 
 

@@ -205,7 +205,7 @@ def extend(relation: Relation, ids: Sequence[int], scalars: Sequence[Scalar]) ->
 
 
 def _shifted(tests: Sequence[Scalar], by: int) -> Sequence[Scalar]:
-    """The predicates over columns whose numbers are higher ``by`` so many."""
+    """The predicates over columns whose numbers are ``by`` higher."""
     return [remap(test, lambda column: column + by) for test in tests] if by else tests
 
 

@@ -310,7 +310,7 @@ def read_column(cells: Sequence[str], type_: Type) -> list[StoredValue]:
 
 
 def _read_present(cells: Sequence[str], type_: Type) -> list[StoredValue]:
-    """Return the values of cells none of which is NULL."""
+    """Return the values of cells without NULLs."""
     reader = _COLUMN_READERS.get(type_.kind)
     if reader is not None and cells:
         try:

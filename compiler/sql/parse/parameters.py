@@ -348,7 +348,6 @@ NEGATE_STEP: Final = "negated"
 RETYPE_STEP: Final = "named"
 Step = tuple[str, Type]
 """Operation of the binder on a constant, and the type of its result."""
-Do = Callable[[Literal, Type], object]
 
 
 class NotConstantError(Exception):

@@ -59,12 +59,6 @@ class Bindings:
         return np.ascontiguousarray(self.words[[self.positions[name] for name in names]])
 
 
-def single_binding(values: Mapping[str, int]) -> Bindings:
-    """Return bindings with one row of these values."""
-    words = np.array(list(values.values()), np.int64).reshape(-1, 1)
-    return Bindings({name: position for position, name in enumerate(values)}, words)
-
-
 class Evaluator:
     """Evaluates expressions over bindings, by the executor."""
 

@@ -90,7 +90,7 @@ def as_constant_insert(engine: Engine, rows: InsertValues) -> ConstantInsert | N
 
 
 def parse_mixed(engine: Engine, text: str) -> list[ConstantInsert | ast.Statement] | None:
-    """Return the statements of a script of which some are constant INSERTs; None if none is or in doubt."""
+    """Return the statements of a script with constant INSERTs; None without any, or in doubt."""
     regions = find_inserts(text)
     if not regions:
         return None

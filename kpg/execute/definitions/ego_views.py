@@ -204,7 +204,7 @@ def _quoted_columns(engine: Engine, text: str, count: int, argument: str) -> lis
         names = engine.catalog.get(text).schema.names
     if len(names) < count:
         raise ProgrammingError(f"{argument} needs {count} columns: {text.strip()} has {len(names)}")
-    return [_quote_name(name.replace(".", ".")) if "." not in name else f'"{name}"' for name in names[:count]]
+    return [_quote_name(name) if "." not in name else f'"{name}"' for name in names[:count]]
 
 
 def membership_condition(readers: Iterable[Any]) -> str:

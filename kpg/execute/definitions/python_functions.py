@@ -23,10 +23,6 @@ from kpg.runtime.types import NUMERIC, Type
 from kpg.session.engine import Engine, importable
 
 Types = Sequence[Any] | None
-FunctionRecord = tuple[int, str | None, tuple[Type, ...], Any, bool, bool]
-"""Persistent form of a function: number, import path, argument types, result, and the flags columns
-and nulls.
-"""
 AGGREGATE_METHODS: Final = ("initialize", "add", "finish")
 """Methods that an aggregate must have."""
 

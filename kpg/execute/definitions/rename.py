@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from operator import is_not
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from kpg.compiler.catalog.constraints import Domain, Sequence
 from kpg.compiler.catalog.entries import PUBLIC, Catalog, TableEntry, ViewEntry
@@ -22,12 +22,6 @@ from kpg.execute.definitions.indexes import install_at_commit
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Type
 from kpg.session.engine import Engine
-
-if TYPE_CHECKING:
-    from kpg.session.engine import Engine
-
-if TYPE_CHECKING:
-    from kpg.session.engine import Engine
 
 Node = TypeVar("Node")
 

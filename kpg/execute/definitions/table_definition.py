@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeVar, assert_never
+from typing import Final, TypeVar, assert_never
 
 from kpg.compiler.catalog.constraints import (
     NO_RULE,
@@ -20,9 +20,6 @@ from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.rewrite.name_qualification import nextval_call
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import ColumnDef, Schema, have_same_words
-
-if TYPE_CHECKING:
-    pass
 
 MAX_NAME_LENGTH: Final = 63
 """Characters of a generated name."""
@@ -83,10 +80,8 @@ def _with_likes(statement: ast.CreateTable, catalog: Catalog) -> tuple[tuple[Col
         for place, column in enumerate(entry.schema.columns):
             if column.name.lower() in (one.name.lower() for one in columns):
                 raise ProgrammingError(f'column "{column.name}" is defined twice', span=statement.span)
-            keyed = place in entry.schema.primary_key
             columns.insert(at + place, column)
             rules.insert(at + place, _copy_rule(old.rule(place), like.including))
-            del keyed
         offset += len(entry.schema.columns)
         if "CONSTRAINTS" in like.including:
             given = replace(given, checks=(*given.checks, *old.checks))

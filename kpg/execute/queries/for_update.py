@@ -250,7 +250,7 @@ class _LockedRelation:
         return bool(self._blocked_rows)
 
     def hold_all(self) -> None:
-        """Lock all rows, none of which is locked by another session."""
+        """Lock rows that no other session has locked."""
         for number, table in self._target.tables.items():
             rowids = np.unique(self._rowids[self._exists & (self._numbers == number)])
             own = self._own.get(table)

@@ -390,7 +390,7 @@ def _double_sums_or_error(call: WindowCall, words: Words, parts: tuple[Part, ...
 
 
 def _exact_sums(call: WindowCall, words: Words, parts: tuple[Part, ...], ends: Sequence[Partial]) -> Words:
-    """Return exact sums, computed as two halves of which no total overflows."""
+    """Return exact sums, computed as two halves whose totals cannot overflow."""
     non_null = words != NULL
     values = np.where(non_null, words, 0)
     beyond = sum(total for _, total in ends)
