@@ -164,9 +164,7 @@ def lower_query(statement: ast.Select, catalog: Catalog, *, is_view: bool = Fals
 
     ``is_view``: it is a view's query, else one that runs once.
     """
-    result = lower_bound_query(
-        bind(statement.query, statement.span.source, catalog, is_view=is_view), catalog
-    )
+    result = lower_bound_query(bind(statement, catalog, is_view=is_view), catalog)
     return (
         result
         if is_view
@@ -251,7 +249,7 @@ def referenced_columns(query: ast.Select, catalog: Catalog, relation: str) -> fr
     """
     superuser_catalog = catalog.copy()
     superuser_catalog.asker = replace(catalog.asker, user=BOOTSTRAP_ROLE)
-    binding = new_binding(query.span.source, superuser_catalog)
+    binding = new_binding(query.span.source, superuser_catalog, query.span.features)
     binding.is_view, binding.reads = True, Reads()
     bind_query(binding, None, query.query)
     found: set[str] = set()
@@ -349,7 +347,7 @@ def check_view(catalog: Catalog, view: ViewEntry) -> None:
     # The user may read only some columns: bind the view to find the columns that it reads.
     owner_catalog = catalog.copy()
     owner_catalog.asker = replace(catalog.asker, user=user)
-    reads = bind(query.query, query.span.source, owner_catalog).reads
+    reads = bind(query, owner_catalog).reads
     for read in reads.relations if reads is not None else ():
         if (read.is_scanned or read.column_names) and not has_column_privileges(
             owner_catalog, user, read.entry.name, "r", frozenset(read.column_names)

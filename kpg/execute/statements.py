@@ -3,7 +3,6 @@
 The registry gives the handler. A definition is also checked for privileges, and its new object gets an owner.
 """
 
-import re
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -14,10 +13,10 @@ from kpg.compiler.algebra.rel import LetRec
 from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.catalog.privileges import BOOTSTRAP_ROLE
-from kpg.compiler.sql.bind.volatile_calls import LOCKING_PATTERN
 from kpg.compiler.sql.frontend import LoweredQuery
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.definitions import AnyDefinition, CreateSchema, Definition
+from kpg.compiler.sql.parse.features import StatementSpan
 from kpg.compiler.sql.rewrite.name_qualification import qualify_definition
 from kpg.execute.changes.dml import compute_with_numbers, evaluate_volatile
 from kpg.execute.definitions.user_types import resolve_types
@@ -69,13 +68,6 @@ Part = TypeVar("Part")
 Defining = ast.CreateTable | ast.CreateTableAs | ast.CreateView | ast.Drop | AnyDefinition
 
 
-EAGER_PATTERN: Final = re.compile(
-    r"\b(limit|offset|first|next)\s*\(|current_setting|set_config|pg_(notify|cancel|export|terminate|sleep)|setval|advisory",
-    re.IGNORECASE,
-)
-"""Found in texts with LIMIT subqueries, calls about settings, and calls with side effects."""
-SYSTEM_NAMES: Final = ("pg_", "information_schema", "current_", "version")
-"""Substrings of queries over system relations."""
 CALL_DEPTH: Final = DeepCalls(30_000)
 """Limit of the call depth of one statement."""
 
@@ -192,7 +184,7 @@ def _qualify(engine: Engine, statement: Defining) -> Defining:
 def lock_subquery_rows(engine: Engine, statement: Part) -> Part:
     """Return a statement with locking subqueries replaced by their rows."""
     span = getattr(statement, "span", None)
-    if span is None or not LOCKING_PATTERN.search(span.source, span.start, span.end):
+    if not isinstance(span, StatementSpan) or not span.features.locks_rows:
         return statement
     return for_update.run_locking_subqueries(engine, statement)
 
@@ -201,8 +193,7 @@ def select(engine: Engine, statement: ast.Select) -> Result:
     """Run a one-time query."""
     original = statement
     statement = evaluate_volatile(engine, statement, sleeps=False)
-    place = statement.span
-    if EAGER_PATTERN.search(place.source, place.start, place.end):
+    if statement.span.features.evaluates_early:
         statement = eager_subexpressions.evaluate_eagerly(engine, statement)
         if side_effects.has_side_effects(statement):
             return side_effects.run_with_side_effects(engine, statement, _select)
@@ -215,16 +206,12 @@ def select(engine: Engine, statement: ast.Select) -> Result:
 
 def _may_be_cached(statement: ast.Select) -> bool:
     """Whether a query may read system relations only, as of the present, and locks nothing."""
-    text = statement.text
-    return (
-        statement.as_of is None
-        and any(map(text.__contains__, SYSTEM_NAMES))
-        and not LOCKING_PATTERN.search(text)
-    )
+    features = statement.span.features
+    return statement.as_of is None and features.reads_system and not features.locks_rows
 
 
 def _select(engine: Engine, statement: ast.Select) -> Result:
-    if LOCKING_PATTERN.search(statement.span.source, statement.span.start, statement.span.end):
+    if statement.span.features.locks_rows:
         return for_update.select_for_update(engine, statement, _select_without_locks)
     return _select_without_locks(engine, statement)
 

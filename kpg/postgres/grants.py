@@ -33,9 +33,9 @@ from kpg.compiler.catalog.privileges import (
     privilege_kind,
     sort_letters,
 )
-from kpg.compiler.sql.bind.eager_subexpressions import SETTING_FUNCTIONS
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse.definitions import DropOther
+from kpg.compiler.sql.parse.features import SETTING_FUNCTIONS
 from kpg.compiler.sql.parse.parser import parse_query
 from kpg.compiler.sql.parse.statements import Drop
 from kpg.compiler.system.oids import quote_identifier

@@ -113,9 +113,7 @@ class ExplanationState:
                 )
             statement = parse_query(entry.text)
             catalog = self.engine.reading_catalog
-            self._view_explainers[entry.name] = self._new_explainer(
-                bind(statement.query, entry.text, catalog, is_view=True)
-            )
+            self._view_explainers[entry.name] = self._new_explainer(bind(statement, catalog, is_view=True))
         return self._view_explainers[entry.name]
 
     def _new_explainer(self, resolved: BoundQuery) -> QueryExplainer:
@@ -339,7 +337,7 @@ def encode_row(engine: Engine, entry: Entry, row: Any) -> tuple[list[int], list[
 def scan_relation(engine: Engine, entry: Entry) -> tuple[NodeEvaluator, list[int]]:
     """Return a query of the relation, and the ids of its columns."""
     text = f"select * from {quote_qualified_name(entry.name)}"
-    evaluator = NodeEvaluator(engine, bind(parse_query(text).query, text, engine.reading_catalog))
+    evaluator = NodeEvaluator(engine, bind(parse_query(text), engine.reading_catalog))
     return evaluator, [column.index for column in evaluator.resolved.query.columns]
 
 

@@ -382,7 +382,7 @@ def materialize_query(engine: HistoryHost, statement: InsertingStatement) -> Ins
     return replace(statement, query=replace(statement.query, query=tree, as_of=None))
 
 
-def materialize_subqueries(engine: HistoryHost, statement: ast.Statement) -> ast.Statement:
+def materialize_subqueries(engine: HistoryHost, statement: ast.Querying) -> ast.Querying:
     """Return a statement with AS OF subqueries replaced by temporary tables; by :func:`materialize_query`."""
 
     return replace_nested_queries(statement, lambda query: attach_result(engine, query), statement.span)

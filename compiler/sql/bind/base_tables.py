@@ -10,7 +10,6 @@ methods choose single rows, because there are no pages.
 """
 
 import random
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
@@ -45,16 +44,11 @@ from kpg.runtime.values.words import BLOCK, TID_OFFSETS
 
 SYSTEM_COLUMNS: Final[dict[str, Type]] = {"tableoid": OID, "ctid": TID}
 """Supported system columns and their types."""
-SYSTEM_COLUMN_PATTERN: Final = re.compile("tableoid|ctid", re.IGNORECASE)
 
 
 def requested_system_columns(binding: Binding) -> tuple[str, ...]:
-    """Return the system columns that the text names, or all if rows are locked."""
-    if binding.needs_row_location:
-        return tuple(SYSTEM_COLUMNS)
-    return tuple(
-        sorted({found.lower() for found in SYSTEM_COLUMN_PATTERN.findall(binding.source)}, reverse=True)
-    )
+    """Return the system columns that the statement names, or all if rows are locked."""
+    return tuple(SYSTEM_COLUMNS) if binding.needs_row_location else binding.features.system_columns
 
 
 def with_system_columns(

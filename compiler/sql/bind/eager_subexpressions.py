@@ -11,8 +11,7 @@ from typing import assert_never
 from sqlglot import exp
 
 from kpg.compiler.sql.parse import statements as ast
-
-SETTING_FUNCTIONS = frozenset(("current_setting", "set_config"))
+from kpg.compiler.sql.parse.features import SETTING_FUNCTIONS
 
 
 def _limits_with_subqueries(tree: exp.Expr) -> list[exp.Expr]:

@@ -318,8 +318,7 @@ def _bind_table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     if binding.reads is not None:
         binding.reads.add_relation(entry, columns, locks_rows=binding.is_locked(name))
     add_relation(binding, scope, name, entry.schema.names, columns, renamed, node)
-    text = "" if binding.needs_row_location else binding.source.lower()
-    if not binding.needs_row_location and "tableoid" not in text and "ctid" not in text:
+    if not binding.needs_row_location and not binding.features.system_columns:
         return result
     from kpg.compiler.sql.bind.base_tables import with_system_columns  # lazy: the system catalogs
 

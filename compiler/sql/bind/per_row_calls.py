@@ -13,6 +13,7 @@ from kpg.compiler.sql.bind.query_output import inherited_order
 from kpg.compiler.sql.bind.scope import ROW_NUMBER, Binding, Field, Scope
 from kpg.compiler.sql.bind.volatile_calls import RowIndex, has_computed_argument, varies_per_row
 from kpg.compiler.sql.bound_tree import Node, Window
+from kpg.compiler.sql.parse.features import ADVISORY_LOCK_FUNCTIONS
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.runtime.plan.nodes import WindowCall
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
@@ -32,14 +33,6 @@ NO_SECOND_KEY: Final = 2**63 - 1
 """The second key of an advisory lock that has only one."""
 DEFAULT_LAST_ARGUMENT: Final[dict[str, exp.Expr]] = {"setval": exp.true()}
 """Value of an optional last argument."""
-ADVISORY_LOCK_FUNCTIONS: Final = {
-    f"pg_{tries}advisory_{part}{shared}": ("boolean" if tries or part == "unlock" else "text")
-    for tries in ("", "try_")
-    for part in ("lock", "xact_lock", "unlock")
-    for shared in ("", "_shared")
-    if not (tries and part == "unlock")
-}
-"""Functions of advisory locks and their result types."""
 for _name_of_lock, _type in ADVISORY_LOCK_FUNCTIONS.items():
     SIDE_EFFECT_FUNCTIONS[_name_of_lock] = (_type, ("bigint", "bigint"))
     DEFAULT_LAST_ARGUMENT[_name_of_lock] = exp.Literal.number(NO_SECOND_KEY)

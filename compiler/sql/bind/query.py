@@ -56,6 +56,8 @@ from kpg.compiler.sql.bound_tree import (
     shared_query_names,
     subquery_shared_names,
 )
+from kpg.compiler.sql.parse.features import NO_FEATURES, Features
+from kpg.compiler.sql.parse.statements import Select
 from kpg.compiler.sql.parse.syntax import allow_only, construct_name
 from kpg.runtime.functions import common_result_type, common_type
 from kpg.runtime.interrupts import checkpoint
@@ -389,7 +391,7 @@ SET_OPERATIONS = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "e
 MODIFIERS = ("with_", "order", "limit", "offset")
 
 
-def new_binding(source: str, catalog: Catalog) -> Binding:
+def new_binding(source: str, catalog: Catalog, features: Features = NO_FEATURES) -> Binding:
     """Return the state for binding one statement of the text ``source``."""
     binding: Binding
     CURRENT_STYLE.set(catalog.style)
@@ -407,17 +409,17 @@ def new_binding(source: str, catalog: Catalog) -> Binding:
 
         return bind_routine_name(binding, number, node)
 
-    binding = Binding(source, catalog, expression, query, new_binding, routine_name)
+    binding = Binding(source, catalog, expression, query, new_binding, routine_name, features)
     if may_deny_access(catalog):
         binding.reads = Reads()
     return binding
 
 
-def bind(node: exp.Expr, source: str, catalog: Catalog, *, is_view: bool = False) -> BoundQuery:
+def bind(query: Select, catalog: Catalog, *, is_view: bool = False) -> BoundQuery:
     """Bind a whole query, or the query of a maintained view if ``is_view``."""
-    binding = new_binding(source, catalog)
+    binding = new_binding(query.span.source, catalog, query.span.features)
     binding.is_view = is_view
-    return resolved_query(binding, default_query_to_text(bind_query(binding, None, node)))
+    return resolved_query(binding, default_query_to_text(bind_query(binding, None, query.query)))
 
 
 def resolved_query(binding: Binding, query: Query) -> BoundQuery:

@@ -11,6 +11,7 @@ from sqlglot import exp
 from kpg.compiler.algebra.rel import AggregateCall, RowCall
 from kpg.compiler.catalog.entries import Catalog, did_you_mean
 from kpg.compiler.sql.bound_tree import Loop, Map, Node, Query, Reads, SortKey, Subquery, output_ids
+from kpg.compiler.sql.parse.features import NO_FEATURES, Features
 from kpg.compiler.sql.parse.syntax import allow_only, fail, refuse, span_of, whole_span
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.plan.nodes import Frame
@@ -327,6 +328,8 @@ class Binding:
     """Start binding another text, such as the CHECK of a domain."""
     routine_name: "Callable[[Scalar, exp.Expr], Scalar]"
     """Return the name of the routine with an OID, as a ``regproc`` value."""
+    features: Features = NO_FEATURES
+    """Features of the statement."""
     subqueries: dict[int, Subquery] = field(default_factory=dict)
     shared: dict[str, Query] = field(default_factory=dict)
     loops: dict[str, Loop] = field(default_factory=dict)

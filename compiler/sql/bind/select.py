@@ -30,7 +30,7 @@ from kpg.compiler.sql.bind.scope import (
     WindowCollector,
     as_columns,
 )
-from kpg.compiler.sql.bind.volatile_calls import join_clocks, mentions_volatile
+from kpg.compiler.sql.bind.volatile_calls import join_clocks
 from kpg.compiler.sql.bind.windows import bind_qualify, compute_windows, define_windows, move_over_groups
 from kpg.compiler.sql.bound_tree import Distinct, Filter, Node, Query, SortKey, TopK
 from kpg.compiler.sql.parse.syntax import allow_only
@@ -154,7 +154,7 @@ def _bind_from_clause(binding: Binding, scope: Scope, node: exp.Select) -> Node:
         source = bind_from(binding, scope, node)
     finally:
         binding.locked_aliases, binding.needs_row_location = locked, located
-    if not binding.is_view and mentions_volatile(binding.source):
+    if not binding.is_view and binding.features.calls_volatile:
         from kpg.compiler.sql.bind.per_row_calls import number_rows_for_calls  # lazy: volatile calls
 
         return number_rows_for_calls(binding, scope, source, node)

@@ -10,11 +10,9 @@ advances. Each comparison has its own clock relation, so each can be its own ran
 
 import datetime
 import random
-import re
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import ClassVar, Final
 
 from sqlglot import exp, parse_one
@@ -26,6 +24,7 @@ from kpg.compiler.sql.bind.calls import call
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.bound_tree import Join, Node, Scan
 from kpg.compiler.sql.parse.call_syntax import order_arguments
+from kpg.compiler.sql.parse.features import SEQUENCE_FUNCTIONS, VOLATILE_FUNCTIONS
 from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError
 from kpg.runtime.scalar import Call, Column, Literal, Scalar, columns, transform
 from kpg.runtime.types import BOOLEAN, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, Type
@@ -126,26 +125,8 @@ def _split_time_comparisons(binding: Binding, predicate: Scalar, node: exp.Expr)
 
 
 NEXTVAL: Final = "nextval"
-SEQUENCE_FUNCTIONS: Final = frozenset({NEXTVAL, "currval", "setval", "lastval"})
-VOLATILE_FUNCTIONS: Final = frozenset(
-    {"random", "random_normal", "gen_random_uuid", "setseed", "timeofday", *("pg_sleep", "pg_sleep_for")}
-)
 SEQUENCE_PRIVILEGES: Final = {NEXTVAL: "Uw", "currval": "Ur", "setval": "w"}
 """Privilege letters by function. One of them is enough."""
-VOLATILE_PATTERN: Final = re.compile(
-    r"random|uuid_generate|uuid\s*\(|setseed|timeofday|pg_sleep|val\s*\(", re.IGNORECASE
-)
-"""A text that does not match has no volatile calls, so its tree is not searched."""
-
-
-@lru_cache(maxsize=1)
-def mentions_volatile(text: str) -> bool:
-    """Whether a text may have a volatile call: one search for all queries of a statement."""
-    return VOLATILE_PATTERN.search(text) is not None
-
-
-LOCKING_PATTERN: Final = re.compile(r"\bfor\s+(?:no\s+key\s+|key\s+)?(?:update|share)\b", re.IGNORECASE)
-"""A text that does not match locks no rows."""
 MAX_QUERY_ROWS: Final = 2**40
 """More rows than any query returns."""
 Evaluate = Callable[[str, Sequence[str]], int]

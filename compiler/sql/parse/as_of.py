@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.features import PAST_MARKER, StatementSpan, statement_span
 from kpg.compiler.sql.parse.parameters import Part, map_trees
 from kpg.compiler.sql.parse.reader import Reader
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
@@ -42,7 +43,7 @@ def split_as_of(tokens: list[Token], text: str) -> tuple[list[Token], ast.AsOf |
     place = find_as_of(tokens)
     if place is None:
         return tokens, None
-    span = Span(text, tokens[place].start, tokens[-1].end + 1)
+    span = statement_span(tokens[place:], text)
     rest = skip_noise_words(tokens[place + 2 :])
     if not rest or not place:
         raise ProgrammingError("syntax error: AS OF stands between a query and a value", span=span)
@@ -94,7 +95,6 @@ def _word(token: Token) -> str:
     return token.text.lower()
 
 
-MARKER: Final = "kpg_as_of"
 QUERY_TOKENS: Final = frozenset((TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN))
 Found = tuple[exp.Select, exp.Expr, exp.Expr]
 
@@ -108,7 +108,7 @@ def mark_nested_queries(tokens: list[Token], text: str) -> list[Token]:
             raise NotSupportedError(
                 "AS OF behind anything but a query is not supported", span=span, hint=HINT
             )
-        if any(token.text == MARKER for token in tokens[open_index:place]):
+        if any(token.text == PAST_MARKER for token in tokens[open_index:place]):
             span = Span(text, tokens[place].start, tokens[place + 2].end + 1)
             raise NotSupportedError("AS OF within a query AS OF is not supported", span=span, hint=HINT)
         make_tokens = _TokenFactory(tokens[place])
@@ -117,7 +117,7 @@ def mark_nested_queries(tokens: list[Token], text: str) -> list[Token]:
             *tokens[: open_index + 1],
             *make_tokens("SELECT", "*", "FROM", "("),
             *tokens[open_index + 1 : place],
-            *make_tokens(")", "AS", MARKER, "WHERE", MARKER, "("),
+            *make_tokens(")", "AS", PAST_MARKER, "WHERE", PAST_MARKER, "("),
             *value,
             *make_tokens(")"),
             *tokens[close_index:],
@@ -150,7 +150,7 @@ TYPES: Final = {
     ")": TokenType.R_PAREN,
     "AS": TokenType.ALIAS,
     "WHERE": TokenType.WHERE,
-    MARKER: TokenType.VAR,
+    PAST_MARKER: TokenType.VAR,
 }
 
 
@@ -165,7 +165,9 @@ class _TokenFactory:
         return (Token(TYPES[word], word, at.line, at.col, at.start, at.end) for word in words)
 
 
-def replace_nested_queries(statement: Part, store_query: Callable[[ast.Select], str], span: Span) -> Part:
+def replace_nested_queries(
+    statement: Part, store_query: Callable[[ast.Select], str], span: StatementSpan
+) -> Part:
     """Return the statement with a table in place of each marked query, innermost first.
 
     ``store_query`` evaluates a query into a table and returns its name.
@@ -191,7 +193,7 @@ def _marked_query(node: exp.Select) -> tuple[exp.Expr, exp.Expr] | None:
     """Return the query and the value of a marked query; None for any other SELECT."""
     where = node.args.get("where")
     mark = None if where is None else where.this
-    if not isinstance(mark, exp.Anonymous) or mark.name.lower() != MARKER or len(mark.expressions) != 1:
+    if not isinstance(mark, exp.Anonymous) or mark.name.lower() != PAST_MARKER or len(mark.expressions) != 1:
         return None
     source = node.args.get("from_") or node.args.get("from")
     return None if source is None else (source.this.this, mark.expressions[0])

@@ -13,6 +13,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.call_syntax import decode_escape_string
+from kpg.compiler.sql.parse.features import statement_span
 from kpg.compiler.sql.parse.reader import Reader, parse_tree
 from kpg.runtime.errors import ProgrammingError, Span
 
@@ -126,8 +127,7 @@ def _parse_source(reader: Reader) -> tuple[ast.Select | None, str, tuple[str, ..
     tree = parse_tree(list(tokens), reader.text)
     if not isinstance(tree, exp.Query | exp.Values):
         reader.refuse("COPY of anything but a query")
-    span = Span(reader.text, tokens[0].start, tokens[-1].end + 1)
-    return ast.Select(tree, span), "", ()
+    return ast.Select(tree, statement_span(tokens, reader.text)), "", ()
 
 
 def _select_all(name: str, columns: tuple[str, ...], reader: Reader) -> ast.Select:
@@ -136,7 +136,9 @@ def _select_all(name: str, columns: tuple[str, ...], reader: Reader) -> ast.Sele
     if schema:
         table.set("db", exp.to_identifier(schema, quoted=True))
     items: list[exp.Expr] = [exp.column(exp.to_identifier(one, quoted=True)) for one in columns]
-    return ast.Select(exp.Select(expressions=items or [exp.Star()], from_=exp.From(this=table)), reader.span)
+    return ast.Select(
+        exp.Select(expressions=items or [exp.Star()], from_=exp.From(this=table)), reader.statement_span()
+    )
 
 
 def _format_of_path(path: str, place: Span) -> str:

@@ -13,6 +13,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.features import StatementSpan
 from kpg.compiler.sql.parse.reader import parse_expression
 from kpg.compiler.sql.parse.syntax import allow_only, construct_name, fail, refuse, relation_name, span_of
 from kpg.runtime.errors import ProgrammingError, Span
@@ -108,7 +109,7 @@ def is_modifying(tree: exp.Expr) -> bool:
     return clause is not None and any(isinstance(part.this, CHANGES) for part in clause.expressions)
 
 
-def convert_modifying_with(tree: exp.Expr, text: str, span: Span) -> ast.ModifyingWith:
+def convert_modifying_with(tree: exp.Expr, text: str, span: StatementSpan) -> ast.ModifyingWith:
     """Convert a statement with data-modifying WITH queries.
 
     Each of its parts gets the preceding plain WITH queries as its WITH.
@@ -131,7 +132,7 @@ def convert_modifying_with(tree: exp.Expr, text: str, span: Span) -> ast.Modifyi
                 ),
             )
         columns = tuple(column.name for column in common.args["alias"].args.get("columns") or ())
-        place = span_of(common.this, text) or span
+        place = span.narrow(span_of(common.this, text))
         parts.append((common.alias, columns, convert_change(part, text, place)))
     main = tree.copy()
     recursive = clause.args.get("recursive")
@@ -143,7 +144,7 @@ def convert_modifying_with(tree: exp.Expr, text: str, span: Span) -> ast.Modifyi
     return ast.ModifyingWith(tuple(parts), main_statement, span)
 
 
-def convert_change(tree: exp.Expr, text: str, span: Span) -> ast.Change:
+def convert_change(tree: exp.Expr, text: str, span: StatementSpan) -> ast.Change:
     """Convert the tree of an INSERT, UPDATE, DELETE or MERGE."""
     match tree:
         case exp.Insert():
@@ -175,7 +176,7 @@ def _returning_items(tree: exp.Expr, text: str) -> tuple[exp.Expr, ...]:
     return tuple(clause.expressions)
 
 
-def _convert_merge(tree: exp.Merge, text: str, span: Span) -> ast.Merge:
+def _convert_merge(tree: exp.Merge, text: str, span: StatementSpan) -> ast.Merge:
     allow_only(tree, text, "this", "using", "on", "whens", "with_")
     name, alias = target_table(tree.this, text)
     if tree.args.get("on") is None:
@@ -240,7 +241,7 @@ def target_table(table: exp.Expr, text: str) -> tuple[str, str]:
     return relation_name(table), table.alias or table.name
 
 
-def _convert_insert(tree: exp.Insert, text: str, span: Span) -> ast.Insert:
+def _convert_insert(tree: exp.Insert, text: str, span: StatementSpan) -> ast.Insert:
     allow_only(
         tree,
         text,
@@ -262,7 +263,7 @@ def _convert_insert(tree: exp.Insert, text: str, span: Span) -> ast.Insert:
         query = exp.Values(expressions=[row])
     if query is None:
         refuse("INSERT without VALUES or a query", table, text)
-    place = span_of(query, text) or span
+    place = span.narrow(span_of(query, text))
     if tree.args.get("by_name"):
         columns = _columns_by_name(query, columns, text)
     if query.args.get("alias") is not None:
@@ -315,7 +316,7 @@ def _convert_conflict(clause: exp.Expr, text: str, span: Span) -> ast.Conflict:
     )
 
 
-def _convert_update(tree: exp.Update, text: str, span: Span) -> ast.Update:
+def _convert_update(tree: exp.Update, text: str, span: StatementSpan) -> ast.Update:
     allow_only(tree, text, "this", "where", "expressions", "from_", "returning", "with_")
     assignments = _assignments(tree.expressions, text)
     if not assignments:

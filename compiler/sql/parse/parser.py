@@ -22,6 +22,7 @@ from kpg.compiler.sql.parse.dml import (
     is_modifying,
     target_table,
 )
+from kpg.compiler.sql.parse.features import StatementSpan, statement_span
 from kpg.compiler.sql.parse.reader import Reader, parse_tree
 from kpg.compiler.sql.parse.statements import Declare, Utility
 from kpg.compiler.sql.parse.syntax import allow_only, construct_name
@@ -138,7 +139,7 @@ def _body_depth_change(preceding: list[Token], token: Token, depth: int) -> int:
 
 def _parse_statement(tokens: list[Token], text: str) -> ast.Statement:
     words = [token.text.lower() for token in tokens]
-    span = Span(text, tokens[0].start, tokens[-1].end + 1)
+    span = statement_span(tokens, text, words)
     if "of" in words and (found := _parse_as_of(tokens, text)) is not None:
         return found
     match words:
@@ -183,7 +184,7 @@ def _parse_statement(tokens: list[Token], text: str) -> ast.Statement:
             return _convert(_parse_tree(tokens, text), text, span)
 
 
-def _parse_insert(tokens: list[Token], text: str, span: Span) -> ast.Statement:
+def _parse_insert(tokens: list[Token], text: str, span: StatementSpan) -> ast.Statement:
     override, tokens = extract_overriding(tokens)
     listed: list[exp.Expr] = []
     if any(token.token_type in PART_TOKENS for token in tokens[:MAX_LIST_TOKENS]):
@@ -244,7 +245,7 @@ def _parse_verify(tokens: list[Token], text: str, span: Span) -> ast.VerifyView:
     return ast.VerifyView(rest[0].text, span)
 
 
-def _parse_explain(tokens: list[Token], text: str, span: Span) -> ast.Statement:
+def _parse_explain(tokens: list[Token], text: str, span: StatementSpan) -> ast.Statement:
     from kpg.compiler.sql.parse import session_statements  # lazy: statements about the session
 
     rest, options = session_statements.parse_explain_options(tokens[1:], text)
@@ -289,7 +290,7 @@ def _parse_tree(tokens: list[Token], text: str) -> exp.Expr:
     return parse_tree(tokens, text)
 
 
-def _convert(tree: exp.Expr, text: str, span: Span) -> ast.Statement:
+def _convert(tree: exp.Expr, text: str, span: StatementSpan) -> ast.Statement:
     match tree:
         case _ if is_modifying(tree):
             return convert_modifying_with(tree, text, span)
@@ -321,7 +322,7 @@ def _into_clause(tree: exp.Expr) -> exp.Expr | None:
     return tree.args.get("into")
 
 
-def _select_into(tree: exp.Expr, into: exp.Expr, text: str, span: Span) -> ast.CreateTableAs:
+def _select_into(tree: exp.Expr, into: exp.Expr, text: str, span: StatementSpan) -> ast.CreateTableAs:
     """Convert SELECT ... INTO table to CREATE TABLE AS."""
     allow_only(into, text, "this", "temporary", "unlogged")
     query = tree.copy()

@@ -14,6 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.sql.parse.call_syntax import decode_escape_string
 from kpg.compiler.sql.parse.dialect import Dialect
+from kpg.compiler.sql.parse.features import StatementSpan, statement_span
 from kpg.compiler.sql.parse.strictness import check_syntax
 from kpg.compiler.sql.parse.syntax import convert_parse_error, strip_database, transform_tree
 from kpg.compiler.sql.parse.tokenizer import tokenize
@@ -68,6 +69,10 @@ class Reader:
         self._parser._chunks = [tokens]
         self._parser._chunk_index = 0
         self._parser._advance_chunk()
+
+    def statement_span(self) -> StatementSpan:
+        """Return the span of the statement, with its features."""
+        return statement_span(self.tokens, self.text)
 
     @property
     def position(self) -> int:
@@ -255,14 +260,14 @@ class Reader:
             depth += (self.at("(")) - (self.at(")"))
             self.skip(1)
 
-    def query(self, stop: int | None = None) -> tuple[exp.Expr, Span]:
+    def query(self, stop: int | None = None) -> tuple[exp.Expr, StatementSpan]:
         """Read the tokens up to the index ``stop``, or all, as a query; return its tree and span."""
         tokens = self.tokens[self.position : stop]
         if not tokens:
             self.fail_unexpected("a query")
         tree = parse_tree(tokens, self.text)
         self._parser._advance(len(tokens))
-        return tree, Span(self.text, tokens[0].start, tokens[-1].end + 1)
+        return tree, statement_span(tokens, self.text)
 
     def expect_end(self) -> None:
         """Raise a syntax error if a token is left."""

@@ -190,7 +190,7 @@ def parse_setting(reader: Reader) -> statements.Statement | None:
         reader.expect_end()
         return ast.SetTransaction(level, read_only, session, span, snapshot)
     if reader.accept("POSITION"):
-        return _parse_position(reader, span)
+        return _parse_position(reader)
     for_session = reader.accept("SESSION", "AUTHORIZATION")
     local = not for_session and not reader.accept("SESSION") and reader.accept("LOCAL")
     for_session = for_session or reader.accept("SESSION", "AUTHORIZATION")
@@ -229,14 +229,14 @@ def _parse_set_role(reader: Reader, session: bool, local: bool, span: Span) -> s
     return ast.SetRole(name, session, local, span)
 
 
-def _parse_position(reader: Reader, span: Span) -> statements.Statement:
+def _parse_position(reader: Reader) -> statements.Statement:
     """Parse the rest of SET POSITION."""
     source = reader.operand()
     if not reader.accept("="):
         reader.expect("TO")
     position = reader.expression()
     reader.expect_end()
-    return ast.SetPosition(source, position, span)
+    return ast.SetPosition(source, position, reader.statement_span())
 
 
 def _parse_setting_name(reader: Reader) -> str:
@@ -642,7 +642,7 @@ def parse_explain_row(reader: Reader) -> ast.ExplainRow | None:
             found.append(reader.expression())
         reader.expect(")")
     reader.expect_end()
-    return ast.ExplainRow(relation, place, tuple(found), where, as_json, reader.span)
+    return ast.ExplainRow(relation, place, tuple(found), where, as_json, reader.statement_span())
 
 
 def matching_rows_query(statement: ast.ExplainRow, name: str, columns: Sequence[str]) -> ast.Select:

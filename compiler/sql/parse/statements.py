@@ -11,6 +11,7 @@ from sqlglot import exp
 from kpg.compiler.catalog.constraints import Bound, Constraints, Partitioned, Sequence
 from kpg.compiler.catalog.updatable_views import UpdatableView
 from kpg.compiler.sql.parse.definitions import AnyDefinition
+from kpg.compiler.sql.parse.features import StatementSpan
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Schema
@@ -68,7 +69,7 @@ class SetPosition(SessionStatement):
 
     source: exp.Expr
     position: exp.Expr
-    span: Span
+    span: StatementSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +228,7 @@ class AsOf:
     """AS OF clause: an expression for an epoch or a timestamp, and its span."""
 
     value: exp.Expr
-    span: Span
+    span: StatementSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +236,7 @@ class Select:
     """Query: SELECT, VALUES, or a set operation, with its WITH and ORDER BY."""
 
     query: exp.Expr
-    span: Span
+    span: StatementSpan
     as_of: AsOf | None = None
 
     @property
@@ -284,7 +285,7 @@ class CreateTableAs:
     columns: tuple[str, ...]
     query: Select
     if_not_exists: bool
-    span: Span
+    span: StatementSpan
     data: bool = True
     temporary: bool = False
     on_commit: str = ""
@@ -301,7 +302,7 @@ class CreateView:
     materialized: bool
     or_replace: bool
     if_not_exists: bool
-    span: Span
+    span: StatementSpan
     temporary: bool = False
     check: str = ""
     """LOCAL or CASCADED of WITH CHECK OPTION; empty without it."""
@@ -352,7 +353,7 @@ class Insert:
     columns: tuple[str, ...]
     query: Select
     conflict: Conflict | None
-    span: Span
+    span: StatementSpan
     overriding: str = ""
     returning: tuple[exp.Expr, ...] = ()
     common: exp.Expr | None = None
@@ -372,7 +373,7 @@ class Delete:
     alias: str
     using: tuple[exp.Expr, ...]
     where: exp.Expr | None
-    span: Span
+    span: StatementSpan
     returning: tuple[exp.Expr, ...] = ()
     common: exp.Expr | None = None
     updatable_view: UpdatableView | None = None
@@ -391,7 +392,7 @@ class Update:
     assignments: tuple[tuple[exp.Identifier, exp.Expr], ...]
     sources: tuple[exp.Expr, ...]
     where: exp.Expr | None
-    span: Span
+    span: StatementSpan
     returning: tuple[exp.Expr, ...] = ()
     common: exp.Expr | None = None
     updatable_view: UpdatableView | None = None
@@ -426,7 +427,7 @@ class Merge:
     using: tuple[exp.Expr, ...]
     on: exp.Expr
     whens: tuple[When, ...]
-    span: Span
+    span: StatementSpan
     common: exp.Expr | None = None
     phase: str = ""
     """Phase of a MERGE into partitions; empty for any other MERGE.
@@ -444,7 +445,7 @@ class ModifyingWith:
 
     with_queries: "tuple[tuple[str, tuple[str, ...], Change], ...]"
     main: "Change | Select"
-    span: Span
+    span: StatementSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -499,7 +500,7 @@ class Explain:
 
     stage: str
     statement: "Select | CreateView | CreateTableAs | Change | ModifyingWith"
-    span: Span
+    span: StatementSpan
     options: ExplainOptions = ExplainOptions()
 
 
@@ -523,7 +524,7 @@ class ExplainRow:
     values: tuple[exp.Expr, ...]
     where: exp.Expr | None
     as_json: bool
-    span: Span
+    span: StatementSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -576,6 +577,8 @@ class ShowTables:
 Change = Insert | Delete | Update | Merge
 Explainable = Select | CreateView | CreateTableAs | Change
 """Statements with a single plan for EXPLAIN."""
+Querying = Select | Insert | CreateTableAs | Explain
+"""Statements that may have a nested query AS OF."""
 
 
 Statement = (

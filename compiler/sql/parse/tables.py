@@ -24,6 +24,7 @@ from kpg.compiler.qualified_names import quote_name
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse import storage_parameters
 from kpg.compiler.sql.parse.definitions import AlterSequence, CreateSequence, Options
+from kpg.compiler.sql.parse.features import StatementSpan
 from kpg.compiler.sql.parse.reader import Reader
 from kpg.compiler.sql.parse.statements import Execute
 from kpg.compiler.sql.parse.tokenizer import tokenize
@@ -672,7 +673,7 @@ def _parse_create_as(reader: Reader, name: str, exists: bool, temporary: bool) -
         return parse_nested_execute(reader)
     tree, span = reader.query(stop)
     return ast.CreateTableAs(
-        name, columns, ast.Select(tree, span), exists, reader.span, data, temporary, on_commit
+        name, columns, ast.Select(tree, span), exists, reader.statement_span(), data, temporary, on_commit
     )
 
 
@@ -764,7 +765,7 @@ def parse_create_view(reader: Reader, words: set[str]) -> ast.CreateView:
         is_materialized,
         "REPLACE" in words,
         exists,
-        reader.span,
+        reader.statement_span(),
         bool(words & {"TEMP", "TEMPORARY"}),
         check,
         not is_materialized and is_true(options.get("SECURITY_INVOKER", "OFF")),
@@ -776,7 +777,7 @@ def is_true(value: str) -> bool:
     return value in ("ON", "TRUE", "YES", "1", "T", "Y")
 
 
-def _recursive_query(name: str, columns: tuple[str, ...], query: Span) -> tuple[exp.Expr, Span]:
+def _recursive_query(name: str, columns: tuple[str, ...], query: Span) -> tuple[exp.Expr, StatementSpan]:
     """Return the query of CREATE RECURSIVE VIEW as WITH RECURSIVE, and its span."""
     quoted_name, column_list = quote_name(name), ", ".join(map(quote_name, columns))
     inner = query.source[query.start : query.end]

@@ -29,7 +29,6 @@ from kpg.compiler.sql.bind.query import bind_query, new_binding, resolved_query,
 from kpg.compiler.sql.bind.query_output import coerce_query_for_assignment
 from kpg.compiler.sql.bind.scope import Binding, Field, Fields, Scope
 from kpg.compiler.sql.bind.select import bind_select_items
-from kpg.compiler.sql.bind.volatile_calls import mentions_volatile
 from kpg.compiler.sql.bound_tree import Distinct, Filter, Join, Map, Node, Query, Rows, Scan
 from kpg.compiler.sql.frontend import LoweredQuery, check_reads, lower_bound_query
 from kpg.compiler.sql.parse import statements as ast
@@ -144,7 +143,7 @@ def lower_insert(statement: ast.Insert, catalog: Catalog) -> LoweredQuery:
     entry = catalog.table(statement.table, statement.span)
     check_change(statement, catalog)
     schema = entry.schema
-    binding = new_binding(statement.span.source, catalog)
+    binding = new_binding(statement.span.source, catalog, statement.span.features)
     places = insert_positions(statement, schema)
     query = _bind_rows(binding, statement, [schema.columns[place] for place in places])
     keeps_order = statement.conflict is not None or isinstance(statement.query.query, exp.Values)
@@ -393,7 +392,7 @@ def lower_returning(
     The map is None if RETURNING has a subquery.
     """
     entry = catalog.table(statement.table, statement.span)
-    binding = new_binding(statement.span.source, catalog)
+    binding = new_binding(statement.span.source, catalog, statement.span.features)
     row: list[Scalar] = [Column(binding.new_id(), column.type) for column in entry.schema.columns]
     field_names, values = entry.schema.names, row
     if statement.updatable_view is not None:
@@ -407,7 +406,7 @@ def lower_returning(
         relation = catalog.get(catalog.changed_partitions.get(relation.name.lower(), relation.name))
         binding.reads.add_relation(relation, columns, is_scanned=False)
     oid_values: dict[int, Scalar] = {}
-    if "tableoid" in statement.span.source.lower() and statement.updatable_view is None:
+    if "tableoid" in statement.span.features.system_columns and statement.updatable_view is None:
         from kpg.compiler.system.oids import oid_of  # lazy: the system catalogs
 
         number = Column(binding.new_id(), OID)
@@ -461,7 +460,7 @@ def bind_target(
         table's scan.
     """
     entry = catalog.table(statement.table, statement.span)
-    binding = new_binding(statement.span.source, catalog)
+    binding = new_binding(statement.span.source, catalog, statement.span.features)
     common = with_scope(binding, statement.common).common_tables
     get = get_node(entry)
     scan = Scan(get, tuple(binding.new_id() for _ in get.types))
@@ -478,12 +477,12 @@ def bind_target(
         columns, node = _view_columns(binding, through, columns, node)
     fields = [Field(statement.alias, name, column) for name, column in zip(names, columns, strict=False)]
     scope = Scope(fields=Fields(fields), clause="WHERE", common_tables=common)
-    text = binding.source.lower()
-    if through is None and not isinstance(statement, ast.Merge) and ("ctid" in text or "tableoid" in text):
+    features = binding.features
+    if through is None and not isinstance(statement, ast.Merge) and features.system_columns:
         from kpg.compiler.sql.bind.base_tables import with_system_columns  # lazy: the system catalogs
 
         node = with_system_columns(binding, scope, statement.alias, entry, node, scan)
-    if mentions_volatile(binding.source) or any(rule.sequence for rule in entry.constraints.rules):
+    if features.calls_volatile or any(rule.sequence for rule in entry.constraints.rules):
         from kpg.compiler.sql.bind.per_row_calls import row_number_field  # lazy: volatile calls
 
         scope.fields.append(row_number_field(Column(scan.ids[-1], ROWID)))

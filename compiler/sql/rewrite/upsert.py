@@ -59,7 +59,7 @@ def lower_conflict(statement: ast.Insert, catalog: Catalog) -> Mfp | PairQuery |
     assert conflict is not None
     entry = catalog.table(statement.table, statement.span)
     schema = entry.schema
-    binding = new_binding(statement.span.source, catalog)
+    binding = new_binding(statement.span.source, catalog, statement.span.features)
     arbiters(statement, entry)
     if not conflict.assignments:
         return None

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from kpg.api.result import Result, row_count_result
 from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.compiler.sql.bind.volatile_calls import (
-    VOLATILE_PATTERN,
     Tree,
     evaluate_sequence_calls,
     evaluate_volatile_rows,
@@ -82,8 +81,7 @@ def evaluate_volatile(engine: Engine, statement: ast.Select, *, sleeps: bool = T
 
     Without ``sleeps``, pg_sleep stays in place.
     """
-    span = statement.span
-    if not VOLATILE_PATTERN.search(span.source, span.start, span.end):
+    if not statement.span.features.calls_volatile:
         return statement
     tree = evaluate_volatile_rows(statement.query, evaluate_sleep=sleeps)
     if has_sequence_calls(tree):
@@ -96,9 +94,8 @@ def evaluate_volatile(engine: Engine, statement: ast.Select, *, sleeps: bool = T
 
 def evaluate_insert_calls(engine: Engine, statement: ast.Insert) -> ast.Insert:
     """Return an INSERT with calls of nextval and similar functions replaced by numbers."""
-    span = statement.span
     rules = engine.catalog.table(statement.table).constraints.rules
-    if not rules and not VOLATILE_PATTERN.search(span.source, span.start, span.end):
+    if not rules and not statement.span.features.calls_volatile:
         return statement
     tree = evaluate_volatile_rows(statement.query.query)
     if tree is not statement.query.query:
@@ -114,7 +111,7 @@ def assign_update_numbers(engine: Engine, statement: ast.Update) -> ast.Update:
     entry = engine.catalog.table(statement.table)
     if any(rule.sequence for rule in entry.constraints.rules):
         statement = replace(statement, assignments=apply_sequence_defaults(statement.assignments, entry))
-    elif not VOLATILE_PATTERN.search(statement.span.source, statement.span.start, statement.span.end):
+    elif not statement.span.features.calls_volatile:
         return statement
     found = number_assignments(statement.assignments, partial(assign_row_numbers, engine))
     return replace(statement, assignments=found)

@@ -19,6 +19,7 @@ from kpg.compiler.sql.bind.eager_subexpressions import expand_returning
 from kpg.compiler.sql.parse import definitions as ddl
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.definitions import Action
+from kpg.compiler.sql.parse.features import StatementSpan
 from kpg.compiler.sql.rewrite.changes import empty_select
 from kpg.compiler.sql.rewrite.column_expressions import bind_checks
 from kpg.execute.changes.dml import (
@@ -200,7 +201,7 @@ def route_insert(engine: Engine, statement: ast.Insert) -> MultiTableChanges | N
 
 def route_rows(engine: Engine, name: str, words: Words, *, moves: bool = False) -> MultiTableChanges:
     """Compute the changes of inserting rows into a partitioned table; ``moves`` marks moved rows."""
-    span = Span("", 0, 0)
+    span = StatementSpan("", 0, 0)
     statement = ast.Insert(name, "", (), ast.Select(empty_select(), span), None, span, is_row_movement=moves)
     return MultiTableChanges(_partition_changes(engine, engine.catalog.table(name), statement, words))
 

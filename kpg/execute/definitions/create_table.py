@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.api.result import Result, row_count_result
-from kpg.compiler.sql.bind.volatile_calls import LOCKING_PATTERN
 from kpg.compiler.sql.parse import statements as ast
 from kpg.execute.changes.dml import compute_with_numbers, evaluate_volatile
 from kpg.execute.definitions.table_definition import definition
@@ -70,7 +69,7 @@ def create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Result:
         return row_count_result(0)
     engine.check_can_define("CREATE TABLE")
     statement = replace(statement, query=evaluate_volatile(engine, statement.query))
-    if LOCKING_PATTERN.search(statement.span.source, statement.span.start, statement.span.end):
+    if statement.query.span.features.locks_rows:
         statement = for_update.run_locking_subqueries(engine, statement)
 
     def run_query() -> tuple[PlannedStatement, Words]:

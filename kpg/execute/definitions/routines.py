@@ -25,10 +25,12 @@ from kpg.compiler.sql.bind.user_aggregates import (
 from kpg.compiler.sql.bind.volatile_calls import has_sequence_calls, is_volatile_call
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse import statements
+from kpg.compiler.sql.parse.features import NO_FEATURES, statement_span
 from kpg.compiler.sql.parse.parser import parse_query
 from kpg.compiler.sql.parse.reader import parse_body
 from kpg.compiler.sql.parse.routines import FROM_CURRENT
 from kpg.compiler.sql.parse.statements import Drop
+from kpg.compiler.sql.parse.tokenizer import tokenize
 from kpg.compiler.sql.rewrite.deparse import FUNCTION
 from kpg.compiler.sql.rewrite.name_qualification import called_functions, qualify_body
 from kpg.compiler.system.oids import type_facts
@@ -144,7 +146,9 @@ def _check_volatility(routine: Routine, span: Span) -> None:
 
 def _check_body(catalog: Catalog, routine: Routine, span: Span) -> Routine:
     """Bind the body and return the function; for ``record`` results, with the columns of the body."""
-    binding = new_binding(span.source, catalog)
+    tokens = tokenize(routine.body)
+    features = statement_span(tokens, routine.body).features if tokens else NO_FEATURES
+    binding = new_binding(span.source, catalog, features)
     try:
         names, types = check_body(binding, routine)
     except ProgrammingError as error:

@@ -5,12 +5,11 @@ read once, into a table that lives as long as the statement. A view keeps its ta
 does not follow later changes of the file.
 """
 
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from kpg.compiler.catalog.access_control import require_file_access
 from kpg.compiler.sql.parse import statements as ast
@@ -37,11 +36,6 @@ else:
     time_travel = LazyModule("kpg.session.time_travel")
 
 
-QUERYING_STATEMENTS: Final = ast.Select | ast.Insert | ast.CreateTableAs | ast.Explain
-AS_OF_HINT: Final = re.compile(r"\bof\b", re.IGNORECASE)
-"""Found in every text with AS OF."""
-
-
 def attach_external(engine: Engine, statement: ast.Statement) -> ast.Statement:
     """Return a statement with files, frames and AS OF queries replaced by temporary tables.
 
@@ -58,12 +52,18 @@ def attach_external(engine: Engine, statement: ast.Statement) -> ast.Statement:
     if isinstance(statement, ast.Insert | ast.CreateTableAs) and statement.query.as_of is not None:
         with engine.transactions.failing_on_error():
             return time_travel.materialize_query(engine, statement)
-    if isinstance(statement, QUERYING_STATEMENTS) and AS_OF_HINT.search(statement.span.source):
+    if isinstance(statement, ast.Querying) and _reads_past(statement):
         with engine.transactions.failing_on_error():
             statement = time_travel.materialize_subqueries(engine, statement)
     # Part of the statement: an error here fails the transaction.
     with engine.transactions.failing_on_error():
         return attach_external_tables(statement, engine.catalog.__contains__, attach)
+
+
+def _reads_past(statement: ast.Querying) -> bool:
+    """Return whether a statement has a nested query AS OF."""
+    inner = statement.statement if isinstance(statement, ast.Explain) else statement
+    return inner.span.features.reads_past
 
 
 def create_table_from(engine: Engine, name: str, data: Any, primary_key: Sequence[str]) -> int:

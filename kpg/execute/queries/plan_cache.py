@@ -9,7 +9,6 @@ Results of queries over system relations alone are cached until the catalog chan
 queries, and planning one of ten relations takes about a hundred times as long as the check of the cache.
 """
 
-import re
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import nullcontext
 from typing import Any, Final
@@ -23,7 +22,6 @@ from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog.cache import record_session_rows, session_context
 from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.sql.bind.literals import convert, literal_from_quoted
-from kpg.compiler.sql.bind.volatile_calls import LOCKING_PATTERN, VOLATILE_PATTERN
 from kpg.compiler.sql.frontend import LoweredQuery
 from kpg.compiler.sql.parameterize.normalization import (
     NormalizedStatement,
@@ -63,8 +61,6 @@ PIN_HEURISTICS: Final = ((), ("=", "<", ">", ",", "(", "+", "-", "*", "/"), ("="
 """Text before constants on which a plan does not depend: first any text, then the least risky."""
 MAX_PINNED_VARIANTS: Final = 64
 """Cached variants per normalized text, by the constants that determine the plan."""
-UNCACHEABLE: Final = re.compile(f"{VOLATILE_PATTERN.pattern}|{LOCKING_PATTERN.pattern}", re.IGNORECASE)
-"""Texts with volatile values or row locks."""
 GROWTH_FACTOR: Final = 4
 """A join plan is discarded once a table is larger or smaller than at planning by this factor."""
 
@@ -212,13 +208,13 @@ def _make_template(engine: Engine, statement: NormalizedStatement, pins: tuple[i
         else exact_statement
     )
     for one in (marked, exact_statement):
-        if attach_external_tables(
-            one, engine.catalog.__contains__, _refuse_mention
-        ) is not one or UNCACHEABLE.search(statement.text):
+        if attach_external_tables(one, engine.catalog.__contains__, _refuse_mention) is not one:
             return None
     if not isinstance(marked, ast.Select | ast.Update | ast.Delete) or type(exact_statement) is not type(
         marked
     ):
+        return None
+    if marked.span.features.calls_volatile or marked.span.features.locks_rows:
         return None
     if isinstance(marked, ast.Update | ast.Delete) and marked.cursor:
         return None

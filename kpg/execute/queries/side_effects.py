@@ -12,6 +12,7 @@ from kpg.compiler.catalog.access_control import require_any_privilege
 from kpg.compiler.sql.bind import per_row_calls
 from kpg.compiler.sql.bind.volatile_calls import SEQUENCE_PRIVILEGES
 from kpg.compiler.sql.parse import statements as ast
+from kpg.compiler.sql.parse.features import ADVISORY_LOCK_FUNCTIONS
 from kpg.runtime.errors import DataError, InterfaceError, PrivilegeError
 from kpg.runtime.types import BIGINT, BOOLEAN, TEXT, Type
 from kpg.session.engine import Engine
@@ -163,7 +164,7 @@ ACTIONS: Final[Mapping[str, tuple[Type, Action]]] = {
                 _lock, shared=name.endswith("shared"), until_end="xact" in name, waits="try" not in name
             ),
         )
-        for name, kind in per_row_calls.ADVISORY_LOCK_FUNCTIONS.items()
+        for name, kind in ADVISORY_LOCK_FUNCTIONS.items()
     },
 }
 """The result type and the implementation of each function."""
