@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 TESTS := $(VENV)/bin/pytest --numprocesses auto --maxprocesses 4  # more would want much memory
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check golden docs setup clean
+.PHONY: demo test lint check golden docs setup clean
 
 demo: $(STAMP)
 	@$(BIN)/kpg tpch --scale $(SCALE)
@@ -16,13 +16,15 @@ demo: $(STAMP)
 test: $(STAMP)
 	@$(TESTS)
 
-check: $(STAMP)
+lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python .ci/imports.py
-	$(TESTS)
+	@for script in imports layout matches documents prose; do \
+		echo "$(BIN)/python .ci/$$script.py"; $(BIN)/python .ci/$$script.py || exit 1; done
+
+check: lint test
 
 golden: $(STAMP)
 	$(BIN)/pytest tests/unit/compiler --rewrite

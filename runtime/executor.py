@@ -118,7 +118,7 @@ class Persistence(Protocol):
         """Versions of tables and operators right after their restore, in the form of captured leaves."""
 
     def finish_restore(self) -> list[str]:
-        """End the restore and return descriptions of what had to be recomputed."""
+        """End the restore and return descriptions of the recomputed parts."""
 
     def has_restored(self, table: str, uniques: Sequence[str]) -> bool:
         """Return whether a table's state was restored, with exactly these unique constraints."""

@@ -65,12 +65,12 @@ _steps: Final = dict[int, "DeferredInterrupt"]()
 
 
 def begin_step(interrupt: "DeferredInterrupt") -> None:
-    """From now on this thread is in the middle of what can be undone, wherever an error is raised in it."""
+    """Begin a step of this thread that can be rolled back, wherever an error is raised in it."""
     _steps[get_ident()] = interrupt
 
 
 def end_step() -> None:
-    """What this thread does now must not be interrupted."""
+    """End the step of this thread: it must not be interrupted from now on."""
     _steps.pop(get_ident(), None)
 
 

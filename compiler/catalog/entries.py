@@ -163,7 +163,7 @@ class Catalog:
 
     @property
     def resolution_key(self) -> tuple[str, ...]:
-        """What name resolution depends on: search path, and the current user if privileges are checked."""
+        """The inputs of name resolution: search path, and the current user if privileges are checked."""
         own = (self.temporary_schema,) if self.temporary_schema in self.schemas else ()
         return (*own, *self.path, "", self.asker.user) if self.checks_privileges else (*own, *self.path)
 
@@ -478,11 +478,11 @@ CLOCK_ROW: Final = Get(CLOCK, (TIMESTAMPTZ, ROWID), (False, False), ((), (1,)))
 
 
 OF_RELATIONS: Final = ("RELATION", "COLUMN", "CONSTRAINT", "POLICY")
-"""Kinds of what has the name of a relation."""
+"""Kinds of objects that are identified by the name of a relation."""
 
 
 def move_comments(catalog: Catalog, was: str, name: str = "") -> None:
-    """What was said of a relation and its parts is said of it under another name, or forgotten with it."""
+    """Move the comments of a relation and its parts to its new name; drop them if there is none."""
     for key, text in list(catalog.comments.items()):
         if key[0] in OF_RELATIONS and key[1] == was.lower():
             del catalog.comments[key]

@@ -378,7 +378,7 @@ def _pg_locks_rows(catalog: Catalog) -> Iterator[Row]:
 
 
 def _pg_stat_activity_rows(catalog: Catalog) -> Iterator[Row]:
-    """Yield the sessions. What sessions of other roles do needs a privilege."""
+    """Yield the sessions. A privilege is needed to see the statements of other roles."""
     acts = catalog.privileges.effective_roles(catalog.asker.user)
     for number, user, program, doing, asked, kind, event in catalog.activity():
         who = 1, DATABASE, int(str(number)), role_oid(str(user)), str(user), str(program)

@@ -66,9 +66,9 @@ class Rows:
     def df(self) -> "pandas.DataFrame":
         """Return all rows as a pandas DataFrame.
 
-        DATE, TIMESTAMP and TIMESTAMPTZ are ``datetime64``, with NaT for NULL. Integers and BOOLEAN with
-        NULLs are what pandas makes of them: ``float64``, and objects with None. DECIMAL, NUMERIC and TIME are
-        objects, of ``Decimal`` and ``datetime.time``: pandas has no type that holds them.
+        DATE, TIMESTAMP and TIMESTAMPTZ are ``datetime64``, with NaT for NULL. Integers with
+        NULLs become ``float64``, BOOLEAN with NULLs objects with None, as pandas does it. DECIMAL, NUMERIC
+        and TIME are objects, of ``Decimal`` and ``datetime.time``: pandas has no type that holds them.
         """
         try:
             import pandas  # lazy: pandas is an optional dependency

@@ -67,7 +67,7 @@ CHANGE_COSTS: Final[dict[type[Maintenance], str]] = {
     Hierarchical: "O(log group)",
     Basic: "O(group)",
 }
-"""What a changed row of a group costs, by how the aggregate is maintained."""
+"""The cost of a changed row of a group, by how the aggregate is maintained."""
 
 MARKDOWN_HEAD: Final = """# Functions
 

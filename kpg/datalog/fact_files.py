@@ -97,7 +97,7 @@ def _is_large(path: Path) -> bool:
 
 
 def _spark_format(path: Path) -> str | None:
-    """Return the format that Spark is told: Parquet for a folder. Spark detects other formats itself."""
+    """Return the format to pass to Spark: Parquet for a folder. Spark detects other formats itself."""
     return "parquet" if path.is_dir() else None
 
 

@@ -47,7 +47,7 @@ class AuthenticationError(Exception):
 
 
 class DowngradeError(AuthenticationError):
-    """The client supports channel binding, but was told that the server does not."""
+    """The client supports channel binding, but the handshake says that the server does not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,7 +211,7 @@ class BatchReader:
     def read_batch(self, template: InsertTemplate, sources: "Sequence[Source]") -> None:
         """Receive from clients that are likely to send requests of a template, and submit these as one job.
 
-        What does not match the template is passed to the clients' sources.
+        Other requests are passed to the clients' sources.
         """
         if len(sources) <= MAX_UNBATCHED_CLIENTS:
             for source in sources:

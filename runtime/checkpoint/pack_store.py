@@ -369,7 +369,7 @@ class StateWriter:
         return stored
 
     def _write_stored(self, path: str, stored: Stored | Small) -> Stored | Small:
-        """Return the location of an array that nobody read since it was stored; copy it if its pack goes."""
+        """Return the location of an array that was not read since it was stored; copy it if its pack goes."""
         if isinstance(stored, Small) or self._is_retained(stored):
             return stored
         newer = self._previous.get(path)

@@ -173,7 +173,7 @@ def runtime_version() -> str:
 
 
 class MemberConfig(NamedTuple):
-    """What a member needs to connect to its coordinator."""
+    """The data with which a member connects to its coordinator."""
 
     host: str
     port: int

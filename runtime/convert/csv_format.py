@@ -316,7 +316,7 @@ class CsvLayout:
 
 @dataclass(frozen=True, slots=True)
 class CsvHints:
-    """What the user specifies about a file. None is inferred. Names and types may cover some columns only."""
+    """The user's options for a file. None is inferred. Names and types may cover some columns only."""
 
     delimiter: str | None = None
     header: bool | None = None

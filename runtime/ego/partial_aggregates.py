@@ -11,7 +11,7 @@ all writers, and of the other nodes that are pushed.
   the extreme of its inputs. Repetition does not matter.
 * :class:`BagWrites`: the writes since the last commit, for rollback.
 * :class:`ArrayBuilder`: arrays of elements as output. The string of an array is the strings of its
-  elements and an end mark, so many arrays are built and interned in one call.
+  elements and an end mark, so that many arrays are built and interned in one call.
 """
 
 from typing import Any, Final, Protocol

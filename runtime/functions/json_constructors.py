@@ -374,7 +374,7 @@ register_strict(
 
 
 STRICT, UNIQUE = "strict", "unique"
-"""What the first operand of the two functions may say: members that are NULL are left out; names differ."""
+"""Options in the first operand of the two functions: omit members that are NULL; require unique names."""
 
 
 def _flags_rule(types: tuple[Type, ...]) -> Signature | None:

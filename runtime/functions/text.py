@@ -110,7 +110,7 @@ def md5(string: str) -> str:
     "repeat", "text and a number", _text_integer, {"repeat('Pg', 4)": "'PgPgPgPg'", "repeat('a', -1)": "''"}
 )
 def repeat(string: str, count: int) -> str:
-    """So many times the text, one after the other; none if the number is negative."""
+    """Return the text repeated ``count`` times; none if the number is negative."""
     check_length(len(string) * count)
     return string * count
 

@@ -19,7 +19,7 @@ _LOCK_BYTES = 1 << 30
 
 
 def main() -> None:
-    """Serve orders until the input ends or nobody reads the answers."""
+    """Serve orders until the input ends or the reader of the answers is gone."""
     emit.prepare()
     kernels: dict[tuple[str, str], Kernel] = {}
     for line in sys.stdin:

@@ -354,7 +354,7 @@ class Pack:
         return DamagedError(f"{self.where} is damaged at byte {max(at, 0)}: {reason}", hint=hint)
 
     def verify(self, first: int, end: int) -> None:
-        """Check that blocks are what was written.
+        """Check that blocks are as they were written.
 
         Raises:
             DamagedError: If they are not.

@@ -30,7 +30,7 @@ class Updates:
     """``data int64[width, n]``, ``time int64[depth, n]`` or ``[depth, 1]``, ``diff int64[n]`` or ``[1]``.
 
     All arrays are C-contiguous; the short form of ``time`` and ``diff`` means all equal. Updates are values:
-    nobody writes to the arrays once they are in an ``Updates``. ``ordered`` means that the rows are known to
+    no code writes to the arrays once they are in an ``Updates``. ``ordered`` means that the rows are known to
     be sorted by their columns, first column first; there may be duplicates.
     """
 
@@ -252,7 +252,7 @@ LOW_BITS: Final = 32
 
 
 def max_added(updates: Updates) -> int:
-    """Return a bound of what the updates add to any row's multiplicity, without comparing rows."""
+    """Return a bound on the sum that the updates add to any row's multiplicity, without comparing rows."""
     diff = updates.diff
     if diff is ONE:
         return updates.data.shape[1]

@@ -182,7 +182,7 @@ class Access:
         restore(self, state, read, make_reader)
 
     def finish_restore(self) -> list[str]:
-        """End the restore and return descriptions of what had to be recomputed."""
+        """End the restore and return descriptions of the recomputed parts."""
         restore, self.pending_restore = self.pending_restore, None
         if restore is None:
             return []

@@ -323,7 +323,7 @@ def is_true(scalar: Scalar) -> bool:
 def conjuncts(scalar: Scalar) -> tuple[Scalar, ...]:
     """Return the conjuncts of a condition, without constant TRUE.
 
-    What all arms of a disjunction share is a conjunct of its own (TPC-H Q19's join condition).
+    A condition in all arms of a disjunction is a conjunct of its own (TPC-H Q19's join condition).
     """
     if isinstance(scalar, Call) and scalar.function == "and":
         return tuple(dict.fromkeys(part for arg in scalar.args for part in conjuncts(arg)))

@@ -65,7 +65,7 @@ class Lowering:
     own.
     """
     enclosing: "Lowering | None" = None
-    """Lowering of what does not depend on ``loop``; None outside loops."""
+    """Lowering of the parts that do not depend on ``loop``; None outside loops."""
     loop: frozenset[str] = frozenset()
     """Names of the shared queries of the loop that is being lowered."""
     shared_queries: dict[str, Relation] = field(default_factory=dict)

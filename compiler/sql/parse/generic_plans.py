@@ -1,8 +1,8 @@
 """Parameter types that the text alone determines, and EXPLAIN (GENERIC_PLAN).
 
 A cast of a parameter decides its type, as in Postgres: the client sends a value of that type. Otherwise a
-parameter takes the type of what it meets in arithmetic, a comparison or alternatives. A parameter used as a
-condition is boolean.
+parameter takes the type of the other operand of arithmetic, a comparison or alternatives. A parameter used
+as a condition is boolean.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""TRUNCATE, COMMENT, DROP of what is no table or view, and temporary tables.
+"""TRUNCATE, COMMENT, DROP of objects other than tables and views, and temporary tables.
 
 Temporary tables follow their ON COMMIT action at a commit, and are dropped when their session ends.
 """

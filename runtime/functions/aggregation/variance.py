@@ -195,7 +195,7 @@ for _name, _doc, _expected, _sample, _root in _SPREADS:
 # Regression aggregates take pairs (y, x), as in Postgres.
 
 N, SXY, SXX, SYY, SX, SY = range(6)
-"""What regressions are composed of."""
+"""The sums from which regressions are computed."""
 
 
 def _pairs_rule(types: Types) -> Signature | None:

@@ -15,7 +15,7 @@ from kpg.runtime.types import BIGINT, DOUBLE, INTEGER, TEXT
 
 
 class WindowResult(enum.Enum):
-    """What a window function returns for a row."""
+    """The result of a window function for a row."""
 
     ROW_NUMBER = "its place in the partition"
     RANK = "the place of its first peer"
