@@ -218,6 +218,7 @@ STATES_BY_MESSAGE: Final = tuple(
     (kind, re.compile(pattern), state)
     for kind, pattern, state in (
         (IntegrityError, r"NULL|not-null", "23502"),
+        (IntegrityError, r"CHECK OPTION|check option", "44000"),
         (IntegrityError, r"CHECK|check constraint", "23514"),
         (IntegrityError, r"FOREIGN KEY|foreign key", "23503"),
         (IntegrityError, r"", "23505"),
@@ -232,7 +233,7 @@ STATES_BY_MESSAGE: Final = tuple(
         (DataError, r"(date|time) field value|stride must|timestamp cannot be", "22008"),
         (DataError, r"^(origin|timestamp) out of range", "22008"),
         (DataError, r"^invalid value .* for|12-hour clock|source string too short", "22007"),
-        (DataError, r"^value too long|bit string length", "22001"),
+        (DataError, r"^value too long|bit string (length|too long)", "22001"),
         (DataError, r"multidimensional arrays is not supported", "0A000"),
         (DataError, r"trim must be|incompatible arrays|of valid range|array expr|accumulate", "2202E"),
         (DataError, r"must not contain NULLs|cannot be null|be formatted as an SQL", "22004"),
@@ -245,6 +246,8 @@ STATES_BY_MESSAGE: Final = tuple(
         (DataError, r"more than one row|two rows", "21000"),
         (DataError, r"cannot be cast|invalid|no such value|is no |is not a|cannot be read", "22P02"),
         (DataError, r"", "22000"),
+        (ProgrammingError, r"^(identity )?column .* takes no value but DEFAULT", "428C9"),
+        (ProgrammingError, r"^column .* is generated$|is a generated column$", "42P10"),
         (ProgrammingError, r"column .* (does not exist|is unknown)|unknown column", "42703"),
         (
             ProgrammingError,

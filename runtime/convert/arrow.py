@@ -186,10 +186,10 @@ def strip_blanks(array: pa.Array) -> pa.Array:
     return pc.utf8_rtrim(array, " ") if pc.any(pc.ends_with(array, " ")).as_py() else array
 
 
-def check_length(array: pa.Array, type_: Type) -> None:
-    """Raise UnrepresentableAt for the first string with more characters than the type allows."""
+def fit_length(array: pa.Array, type_: Type) -> pa.Array:
+    """Return strings without blanks beyond the type's length; UnrepresentableAt for the first longer one."""
     if not type_.precision or not len(array):
-        return
+        return array
     import pyarrow.compute as pc  # lazy: takes three times as long as the rest of pyarrow
 
     encoded = pa.types.is_dictionary(array.type)
@@ -197,14 +197,16 @@ def check_length(array: pa.Array, type_: Type) -> None:
     if pa.types.is_string_view(values.type):
         values = values.cast(pa.large_string())
     if (pc.max(pc.binary_length(values)).as_py() or 0) <= type_.precision:
-        return  # no more characters than bytes; counting them takes far longer
+        return array  # no more characters than bytes; counting them takes far longer
     lengths = pc.utf8_length(values)
     if (pc.max(lengths).as_py() or 0) <= type_.precision:
-        return
+        return array
     if encoded:
-        check_length(array.cast(pa.large_string()), type_)  # the dictionary may hold more than the array
-        return
-    raise UnrepresentableAt(int(pc.index(pc.greater(lengths, type_.precision), True).as_py()))
+        return fit_length(array.cast(pa.large_string()), type_)  # the array may not use the whole dictionary
+    is_long = pc.greater(pc.utf8_length(pc.utf8_rtrim(values, " ")), type_.precision)
+    if pc.any(is_long).as_py():
+        raise UnrepresentableAt(int(pc.index(is_long, True).as_py()))
+    return pc.utf8_slice_codeunits(values, 0, type_.precision)
 
 
 Mask = NDArray[np.bool_]
@@ -306,7 +308,7 @@ def encode_array(array: pa.Array, type_: Type, dictionary: Dictionary, out: Word
     if type_.is_text:
         if type_.kind is Kind.CHAR:
             array = strip_blanks(array)
-        check_length(array, type_)
+        array = fit_length(array, type_)
         _reject_zero_bytes(array)
         out[:] = dictionary.intern_arrow(array)
         return

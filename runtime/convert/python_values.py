@@ -199,7 +199,12 @@ def _value_error(values: Sequence[Any], column: ColumnDef) -> DataError | Progra
             if value is not None:
                 encode(value)
         except UnrepresentableValue:
-            return DataError(f"{place}: value {value!r} does not fit {column.type}")
+            error = DataError(f"{place}: value {value!r} does not fit {column.type}")
+            if isinstance(value, str):
+                from kpg.runtime.values.input_errors import input_error  # lazy: the start does without it
+
+                error.sqlstate = input_error(value, column.type).sqlstate
+            return error
         except WrongPythonType:
             return ProgrammingError(
                 f"{place}: value {value!r} is a {type(value).__name__}, expected {column.type}",

@@ -134,16 +134,22 @@ def _narrow_mac(value: str) -> str:
     return f"{value[:8]}:{value[15:]}"
 
 
-def check_bit_length(type_: Type, value: str) -> str:
-    """Return a bit string if its length fits its type.
+def check_length(type_: Type, value: str) -> str:
+    """Return a text or bit string that fits its type, without blanks beyond the length of a text.
 
     Raises:
         ValueError: The string is too long, or for BIT of another length.
     """
-    if type_.kind is Kind.BIT and len(value) != type_.precision:
-        raise ValueError(f"bit string length {len(value)} does not match type bit({type_.precision})")
-    if len(value) > type_.precision:
-        raise ValueError(f"bit string too long for type bit varying({type_.precision})")
+    length = type_.precision
+    if type_.is_text:
+        if len(value.rstrip(" ")) > length:
+            name = "character" if type_.kind is Kind.CHAR else "character varying"
+            raise ValueError(f"value too long for type {name}({length})")
+        return value.rstrip(" ") if type_.kind is Kind.CHAR else value[:length]
+    if type_.kind is Kind.BIT and len(value) != length:
+        raise ValueError(f"bit string length {len(value)} does not match type bit({length})")
+    if len(value) > length:
+        raise ValueError(f"bit string too long for type bit varying({length})")
     return value
 
 
@@ -389,9 +395,7 @@ register_primitive("$convert", MemoizedFunction(lambda call: conversion(call.arg
 register_primitive("$to_field", MemoizedFunction(lambda call: truncate_to_field))
 register_primitive("$to_digits", MemoizedFunction(lambda call: functools.partial(round_fraction, call.type)))
 register_primitive("$in_domain", MemoizedFunction(lambda call: check_domain, takes_nulls=True))
-register_primitive(
-    "$of_length", MemoizedFunction(lambda call: functools.partial(check_bit_length, call.type))
-)
+register_primitive("$of_length", MemoizedFunction(lambda call: functools.partial(check_length, call.type)))
 register_primitive("$with_length", MemoizedFunction(lambda call: show_with_mask))
 register_primitive("$same", Opcode("add"))
 register_primitive("$relabelled", Composition(lambda call: call.args[0]))

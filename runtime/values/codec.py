@@ -132,7 +132,9 @@ def _check_text(limit: int, value: Any) -> str:
     if "\0" in value:
         raise encoding_error()
     if limit and len(value) > limit:
-        raise UnrepresentableValue
+        if len(value.rstrip(" ")) > limit:
+            raise UnrepresentableValue
+        value = value[:limit]
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
         raise UnrepresentableValue
     return value

@@ -267,24 +267,29 @@ def coerce_for_assignment(binding: Binding, scalar: Scalar, column: ColumnDef, n
             message = f'{literal_text(scalar)} is out of range for column "{column.name}" {column.type}'
             raise DataError(message, span=span_of(node, binding.source))
         return value
-    if column.type.kind in BIT_KINDS:
-        return _check_bit_length(binding, scalar, column, node)
-    return name_stored_column(coerce_at(binding, scalar, without_length_limit(column.type), node), column)
+    if isinstance(scalar, Literal) and scalar.type == UNKNOWN and column.type.is_text:
+        return coerce_at(binding, scalar, column.type, node)  # its length is checked when it is stored
+    unlimited = coerce_at(binding, scalar, without_length_limit(column.type, scalar.type), node)
+    return check_length(name_stored_column(unlimited, column), column.type)
 
 
-def without_length_limit(type_: Type) -> Type:
-    """Return an array type without the length limit of its elements, which a later cast checks."""
-    if type_.kind is not Kind.ARRAY or not type_.has_length_limit:
+def without_length_limit(type_: Type, source: Type | None = None) -> Type:
+    """Return a type without its length limit, which assignment checks, unless all values of a source fit."""
+    if type_.kind is Kind.ARRAY and type_.has_length_limit:
+        return array(TEXT if type_.parts[0].is_text else Type(Kind.VARBIT))
+    if not _is_limited(type_) or type_ == source:
         return type_
-    return array(TEXT if type_.parts[0].is_text else Type(Kind.VARBIT))
+    fits = source is not None and source.is_text and type_.is_text and 0 < source.precision <= type_.precision
+    return type_ if fits else Type(type_.kind)
 
 
-def _check_bit_length(binding: Binding, scalar: Scalar, column: ColumnDef, node: exp.Expr) -> Scalar:
-    """Check the length of a bit string for a column. Assignment, unlike CAST, does not truncate or pad."""
-    target = column.type
-    whole_type = Type(target.kind)
-    value = coerce_at(binding, scalar, whole_type, node)
-    return Call("$of_length", (value,), target) if target.precision else value
+def _is_limited(type_: Type) -> bool:
+    return type_.precision > 0 and (type_.is_text or type_.kind in BIT_KINDS)
+
+
+def check_length(value: Scalar, type_: Type) -> Scalar:
+    """Check the length of a text or bit string for a type. Assignment, unlike CAST, truncates only blanks."""
+    return Call("$of_length", (value,), type_) if _is_limited(type_) and value.type != type_ else value
 
 
 def name_stored_column(scalar: Scalar, column: ColumnDef) -> Scalar:

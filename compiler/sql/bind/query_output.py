@@ -16,6 +16,7 @@ from kpg.compiler.algebra.rel import Get
 from kpg.compiler.sql.bind.calls import (
     call,
     check_comparable,
+    check_length,
     coerce,
     coerce_at,
     default_to_text,
@@ -77,16 +78,37 @@ def coerce_query_for_assignment(
     binding: Binding, query: Query, columns: Sequence[ColumnDef], node: exp.Expr
 ) -> Query:
     """Coerce a query to the columns of a table. Cast errors name the table's column."""
-    query = coerce_query(binding, query, tuple(without_length_limit(column.type) for column in columns), node)
-    source = query.node
-    if not isinstance(source, Map):
-        return query
-    targets = {column.index: target for column, target in zip(query.columns, columns, strict=True)}
-    named = tuple(
-        name_stored_column(scalar, targets[id_]) if id_ in targets else scalar
-        for id_, scalar in zip(source.ids, source.scalars, strict=True)
+    types = tuple(
+        without_length_limit(target.type, column.type)
+        for column, target in zip(query.columns, columns, strict=True)
     )
-    return replace(query, node=replace(source, scalars=named))
+    query = coerce_query(binding, query, types, node)
+    source = query.node
+    if isinstance(source, Map):
+        targets = {column.index: target for column, target in zip(query.columns, columns, strict=True)}
+        named = tuple(
+            name_stored_column(scalar, targets[id_]) if id_ in targets else scalar
+            for id_, scalar in zip(source.ids, source.scalars, strict=True)
+        )
+        query = replace(query, node=replace(source, scalars=named))
+    checks = [
+        check_length(column, target.type) for column, target in zip(query.columns, columns, strict=True)
+    ]
+    return _map_columns(
+        binding, query, [(index, one) for index, one in enumerate(checks) if isinstance(one, Call)]
+    )
+
+
+def _map_columns(binding: Binding, query: Query, scalars: Sequence[tuple[int, Scalar]]) -> Query:
+    """Return the query with some columns, by position, replaced by scalars."""
+    if not scalars:
+        return query
+    ids = tuple(binding.new_id() for _ in scalars)
+    columns = list(query.columns)
+    for id_, (index, scalar) in zip(ids, scalars, strict=True):
+        columns[index] = Column(id_, scalar.type)
+    mapped = Map(query.node, ids, tuple(scalar for _, scalar in scalars))
+    return replace(query, node=mapped, columns=tuple(columns))
 
 
 def coerce_query(binding: Binding, query: Query, types: tuple[Type, ...], node: exp.Expr) -> Query:
@@ -104,14 +126,7 @@ def coerce_query(binding: Binding, query: Query, types: tuple[Type, ...], node: 
         for index, (column, type_) in enumerate(zip(query.columns, types, strict=True))
         if column.type != type_
     ]
-    if not needed:
-        return query
-    ids = tuple(binding.new_id() for _ in needed)
-    columns = list(query.columns)
-    for id_, (index, scalar) in zip(ids, needed, strict=True):
-        columns[index] = Column(id_, scalar.type)
-    mapped = Map(query.node, ids, tuple(scalar for _, scalar in needed))
-    return replace(query, node=mapped, columns=tuple(columns))
+    return _map_columns(binding, query, needed)
 
 
 def _convert_constants(query: Query, id_: int, type_: Type) -> Query | None:

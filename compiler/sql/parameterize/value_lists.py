@@ -35,7 +35,18 @@ from kpg.runtime.functions import common_result_type
 from kpg.runtime.interrupts import checkpoint
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
-from kpg.runtime.types import BOOLEAN, DATE, DOUBLE, ERROR, TIMESTAMP, UNKNOWN, Kind, Type, float_to_word
+from kpg.runtime.types import (
+    BIT_KINDS,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    ERROR,
+    TIMESTAMP,
+    UNKNOWN,
+    Kind,
+    Type,
+    float_to_word,
+)
 
 _POSSESSIVE: Final = "+" if sys.version_info >= (3, 11, 5) else ""
 """Possessive suffix of a group's quantifier: the match is not retried.
@@ -381,7 +392,7 @@ def _read_cell(cell: str, type_: Type) -> StoredValue:
     value: Literal | None = None
     if literal.type == UNKNOWN:
         value = literal_from_text(
-            str(literal.value), Type(type_.kind) if type_.is_text else without_length_limit(type_)
+            str(literal.value), type_ if type_.kind in BIT_KINDS else without_length_limit(type_)
         )
     elif literal.type == type_:
         value = literal

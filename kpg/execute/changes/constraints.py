@@ -100,15 +100,18 @@ class ConstraintGuard:
 
     def complete_and_check(self, words: Words) -> Words:
         """Return rows with their generated columns; IntegrityError if one fails a CHECK."""
-        if not words.shape[1]:
-            return words
+        words = self.complete(words)
+        if self._checks is not None and words.shape[1]:
+            self._check_rows(words)
+        return words
+
+    def complete(self, words: Words) -> Words:
+        """Return rows with their generated columns."""
         words = np.ascontiguousarray(words)
-        if self._generated_columns is not None:
+        if self._generated_columns is not None and words.shape[1]:
             words, _ = self._executor.evaluate(self._generated_columns, words)
             words = np.ascontiguousarray(words)
             self._check_errors(words)
-        if self._checks is not None:
-            self._check_rows(words)
         return words
 
     def _check_errors(self, words: Words) -> None:

@@ -288,19 +288,19 @@ def insert_changes(
         words = _with_defaults(engine, statement, entry, words)
     if not checks_rows:
         return Changes(table, inserted=words)
-    words = check_values(words, table)
-    if table.guard is not None:
-        words = table.guard.complete_and_check(words)
-    _check_written_rows(engine, statement, words, "INSERT")
+    words = _complete(table, check_values(words, table))
+    if catalog.others:
+        row_security.check_new_rows(engine, statement, words, "INSERT")
     updated: tuple[Words, Words] | None = None
     if statement.conflict is not None:
         words, updated = upsert.resolve_conflicts(engine, table, statement, words)
         if updated is not None:
-            if table.guard is not None:
-                updated = updated[0], table.guard.complete_and_check(updated[1])
+            updated = updated[0], _complete(table, updated[1])
             if catalog.others:
                 row_security.check_existing_rows(engine, table, statement, updated[0])
-            _check_written_rows(engine, statement, updated[1], "UPDATE")
+                row_security.check_new_rows(engine, statement, updated[1], "UPDATE")
+            _check_option(engine, statement, updated[1])
+    _check_option(engine, statement, words)
     changes = Changes(table, updated=updated, inserted=words)
     if not statement.returning:
         return changes
@@ -308,12 +308,15 @@ def insert_changes(
     return replace(changes, returned=_returning_rows(engine, table, statement, np.ascontiguousarray(rows)))
 
 
-def _check_written_rows(
-    engine: Engine, statement: ast.Insert | ast.Update, words: Words, command: str
-) -> None:
-    """Check rows against WITH CHECK OPTION of the view (IntegrityError) and policies (PrivilegeError)."""
-    if engine.catalog.others:
-        row_security.check_new_rows(engine, statement, words, command)
+def _complete(table: Table, words: Words, *, checks: bool = True) -> Words:
+    """Return rows with their generated columns; with ``checks``, IntegrityError if one fails a CHECK."""
+    if table.guard is None:
+        return words
+    return table.guard.complete_and_check(words) if checks else table.guard.complete(words)
+
+
+def _check_option(engine: Engine, statement: ast.Insert | ast.Update, words: Words) -> None:
+    """Check rows against WITH CHECK OPTION of the view (IntegrityError)."""
     if statement.updatable_view is None or not words.shape[1]:
         return
     for view, predicates in statement.updatable_view.check_options:
@@ -373,7 +376,9 @@ def update_changes(
             hint="each row must meet one row of FROM, or rows that give the same values",
         )
     words = check_values(np.ascontiguousarray(data[1:width]), table)
-    _check_written_rows(engine, statement, words, "UPDATE")
+    if engine.catalog.others:
+        row_security.check_new_rows(engine, statement, words, "UPDATE")
+    _check_option(engine, statement, words)
     return Changes(table, updated=(np.ascontiguousarray(data[0]), words), returned=returned)
 
 
@@ -403,7 +408,8 @@ def merge_changes(engine: Engine, table: Table, statement: ast.Merge) -> Changes
                 defaults.fill_sequence_defaults(engine.executor, engine.sequences, made_by, words)
             )
     new_rows = np.ascontiguousarray(np.concatenate(inserted, axis=1))
-    changed = check_values(np.ascontiguousarray(rows[:, updates]), table)
+    changed = _complete(table, check_values(np.ascontiguousarray(rows[:, updates]), table), checks=False)
+    new_rows = _complete(table, check_values(new_rows, table), checks=False)
     if engine.catalog.others:
         row_security.check_merge_rows(
             engine, table, statement, (rowids[updates], changed), rowids[deletes], new_rows
@@ -412,7 +418,7 @@ def merge_changes(engine: Engine, table: Table, statement: ast.Merge) -> Changes
         table,
         deleted=np.ascontiguousarray(rowids[deletes]) if deleting else None,
         updated=(np.ascontiguousarray(rowids[updates]), changed) if updating else None,
-        inserted=check_values(new_rows, table) if len(inserted) > 1 else None,
+        inserted=new_rows if len(inserted) > 1 else None,
     )
 
 
