@@ -1,8 +1,8 @@
-"""Access control: privilege checks that raise Postgres' errors, and row security policies as data.
+"""Access control: privilege checks that raise Postgres' errors, and the conditions of row security policies.
 
-The ``require_*`` functions raise :class:`PrivilegeError`. :class:`Policy` is CREATE POLICY, and
-:func:`policy_conditions` lists the conditions that a role's rows must satisfy for a command. The
-privileges themselves are in ``privileges``; ``sql.bind.row_security`` turns policies into filters.
+The ``require_*`` functions raise :class:`PrivilegeError`. :func:`policy_conditions` lists the conditions
+that a role's rows must satisfy for a command. The privileges and policies themselves are in
+``privileges``; ``sql.bind.row_security`` turns policies into filters.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
-from kpg.compiler.catalog.privileges import Asker, Key
+from kpg.compiler.catalog.privileges import Asker, Key, Policy, Secured
 from kpg.compiler.catalog.routines import Routine
 from kpg.runtime.errors import PrivilegeError, Span
 from kpg.runtime.records import dataclass
@@ -163,31 +163,6 @@ PUBLIC_ROLE: Final = "public"
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """CREATE POLICY. ``using`` is a condition on existing rows, ``check`` on new rows.
-
-    Both are SQL text. Without ``check``, ``using`` applies to new rows too.
-    """
-
-    name: str
-    table: str
-    permissive: bool
-    command: str
-    roles: tuple[str, ...]
-    using: str = ""
-    check: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Secured:
-    """Whether row-level security of a table is enabled, and whether it is forced for the owner."""
-
-    table: str
-    enabled: bool = False
-    forced: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Demand:
     """A condition that rows must satisfy, and the restrictive policy that it comes from, if any."""
 
@@ -197,13 +172,12 @@ class Demand:
 
 def row_security_of(catalog: "Catalog", table: str) -> Secured:
     """Return the row-level security state of a table."""
-    found = catalog.others.get(("secured", table.lower(), ""))
-    return found if isinstance(found, Secured) else Secured(table)
+    return catalog.row_security.get(table.lower()) or Secured(table)
 
 
 def has_enabled_row_security(catalog: "Catalog") -> bool:
     """Return whether row-level security is enabled for any table."""
-    return any(isinstance(one, Secured) and one.enabled for one in catalog.others.values())
+    return any(one.enabled for one in catalog.row_security.values())
 
 
 def has_row_security(catalog: "Catalog", table: str, user: str) -> bool:
@@ -211,7 +185,7 @@ def has_row_security(catalog: "Catalog", table: str, user: str) -> bool:
 
     They do not apply to superusers, to roles with BYPASSRLS, or to the owner unless forced.
     """
-    if not catalog.others:
+    if not catalog.row_security:
         return False
     said = row_security_of(catalog, table)
     if not said.enabled:
@@ -225,7 +199,7 @@ def has_row_security(catalog: "Catalog", table: str, user: str) -> bool:
 
 def policies(catalog: "Catalog", table: str) -> Iterator[Policy]:
     """Yield the policies of a table by name."""
-    found = [one for key, one in catalog.others.items() if key[:2] == ("policy", table.lower())]
+    found = [one for key, one in catalog.policies.items() if key[0] == table.lower()]
     yield from sorted(found, key=lambda one: one.name)
 
 
@@ -259,14 +233,13 @@ def require_sequence_privileges(catalog: "Catalog", entry: "TableEntry", columns
             require_any_privilege(catalog, ("SEQUENCE", rule.sequence.lower()), "Uw")
 
 
-def policies_of_role(catalog: "Catalog", role: str) -> list[tuple[tuple[str, ...], Policy]]:
+def policies_of_role(catalog: "Catalog", role: str) -> list[tuple[tuple[str, str], Policy]]:
     """Return the policies that name a role, with their catalog keys."""
-    found = ((key, one) for key, one in catalog.others.items() if key[0] == "policy")
-    return [(key, one) for key, one in found if role in one.roles]
+    return [(key, one) for key, one in catalog.policies.items() if role in one.roles]
 
 
 def rename_role_in_policies(catalog: "Catalog", old: str, new: str) -> None:
     """Rename a role in all policies."""
     for key, one in policies_of_role(catalog, old):
         roles = tuple(new if role == old else role for role in one.roles)
-        catalog.others[key] = replace(one, roles=roles)
+        catalog.policies[key] = replace(one, roles=roles)

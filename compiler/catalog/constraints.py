@@ -250,24 +250,13 @@ class Bound:
     values: tuple[tuple[str, ...], ...]
 
 
-def descendant_tables(others: Mapping[tuple[str, ...], Any], name: str) -> tuple[str, ...]:
+def descendant_tables(partitions: Mapping[str, Heir], name: str) -> tuple[str, ...]:
     """Return the partitions of a table and their partitions, breadth-first, each once."""
     found: list[str] = []
-    waiting = [name]
+    waiting = [name] if partitions else []
     while waiting:
         parent = waiting.pop(0).lower()
-        for key, one in others.items():
-            if key[0] == "inherits" and key[1] == parent and one.child not in found:
-                found.append(one.child)
-                waiting.append(one.child)
+        children = [one.child for one in partitions.values() if one.parent.lower() == parent]
+        found += children
+        waiting += children
     return tuple(found)
-
-
-def is_standalone_table(others: Mapping[tuple[str, ...], Any], name: str) -> bool:
-    """Return whether a table neither is nor has a partition, so that changes affect only this table."""
-    lower = name.lower()
-    return not any(
-        key[1] == lower or (key[0] == "inherits" and key[2] == lower)
-        for key in others
-        if key[0] not in ("aggregate", "unique index")
-    )

@@ -7,13 +7,21 @@ view appear and disappear when that row changes.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.algebra.rel import Get, OrderBy, Rel
 from kpg.compiler.catalog.cache import SystemReads, VersionedDict
-from kpg.compiler.catalog.constraints import Constraints, Domain, Index, Sequence
-from kpg.compiler.catalog.privileges import BOOTSTRAP_ROLE, Asker, Privileges
+from kpg.compiler.catalog.constraints import (
+    Constraints,
+    Domain,
+    Heir,
+    Index,
+    Partitioned,
+    Sequence,
+    UniqueIndex,
+)
+from kpg.compiler.catalog.privileges import BOOTSTRAP_ROLE, Asker, Policy, Privileges, Secured
 from kpg.compiler.catalog.routines import Aggregate, ArrayFold, Routine
 from kpg.compiler.qualified_names import (
     DEFAULT_SEARCH_PATH,
@@ -38,7 +46,20 @@ KEY_TABLE_PREFIX = "kpg_keys."
 """Prefix of the tables that store keys of unique indexes. The catalogs do not list them."""
 PUBLIC = "public"
 TEMPORARY = "pg_temp"
-OBJECT_FIELDS = ("_entries", "sequences", "schemas", "comments", "indexes", "types", "routines", "others")
+OBJECT_FIELDS = (
+    *(
+        "_entries",
+        "sequences",
+        "schemas",
+        "comments",
+        "indexes",
+        "types",
+        "routines",
+        "aggregates",
+        "policies",
+    ),
+    *("row_security", "partitions", "partitioned", "unique_indexes"),
+)
 """Fields with the catalog's objects by name."""
 TYPE_NAMES_TO_SUGGEST = ("string", "text", "int", "float")
 """Type names that hints suggest, beside the names of kinds."""
@@ -132,8 +153,18 @@ class Catalog:
     """User-defined types and domains by lower-case name."""
     routines: dict[str, tuple[Routine, ...]] = field(default_factory=dict)
     """User-defined SQL functions by lower-case name, with all overloads."""
-    others: dict[tuple[str, ...], Any] = field(default_factory=dict)
-    """Other objects, such as policies, partitions and aggregates, by kind and lower-case names."""
+    aggregates: dict[str, tuple[Aggregate, ...]] = field(default_factory=dict)
+    """User-defined aggregates by lower-case name, with all overloads."""
+    policies: dict[tuple[str, str], Policy] = field(default_factory=dict)
+    """Row security policies by lower-case table and name."""
+    row_security: dict[str, Secured] = field(default_factory=dict)
+    """Tables for which row-level security was ever enabled or forced, by lower-case name."""
+    partitions: dict[str, Heir] = field(default_factory=dict)
+    """Partitions by lower-case name."""
+    partitioned: dict[str, Partitioned] = field(default_factory=dict)
+    """Partitioned tables by lower-case name."""
+    unique_indexes: dict[tuple[str, str], UniqueIndex] = field(default_factory=dict)
+    """Unique indexes over expressions or with a predicate, by lower-case table and name."""
     now: int = 0  # current time of the running statement, in microseconds since 1970
     system_reads: SystemReads = field(default_factory=SystemReads)
     """Counters and caches of system information. Copies share it."""
@@ -267,11 +298,6 @@ class Catalog:
                 )
         return replace(type_, parts=tuple(self.resolve_type(part, span) for part in type_.parts))
 
-    @property
-    def aggregates(self) -> dict[str, tuple[Aggregate, ...]]:
-        """User-defined aggregates by name."""
-        return {key[1]: found for key, found in self.others.items() if key[0] == "aggregate"}
-
     def find_routines(self, name: str, schema: str = "") -> tuple[Routine, ...]:
         """Return the overloads of a user-defined SQL function; empty if there are none."""
         whole = f"{schema}.{name}" if schema else name
@@ -289,6 +315,11 @@ class Catalog:
         if entry is None:
             return None
         return replace(record(list(entry.schema.types), list(entry.schema.names)), name=entry.name)
+
+    def is_standalone_table(self, name: str) -> bool:
+        """Return whether changes of a table affect no other one, and no row security applies to it."""
+        key = name.lower()
+        return not (key in self.partitions or key in self.partitioned or key in self.row_security)
 
     @property
     def has_one_schema(self) -> bool:
@@ -422,7 +453,12 @@ class Catalog:
             VersionedDict(self.indexes),
             dict(self.types),
             dict(self.routines),
-            dict(self.others),
+            dict(self.aggregates),
+            dict(self.policies),
+            dict(self.row_security),
+            dict(self.partitions),
+            dict(self.partitioned),
+            dict(self.unique_indexes),
             self.now,
             self.system_reads,
             asker=self.asker,

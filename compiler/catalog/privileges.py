@@ -1,4 +1,4 @@
-"""Roles, ownership and access control lists, as in Postgres.
+"""Roles, ownership, access control lists and row security policies, as in Postgres.
 
 An ACL is a list of items: grantee, grantor and privilege letters. An object without an ACL has the default of
 its kind: all privileges for the owner, and Postgres' defaults for PUBLIC. Superusers bypass the check. An
@@ -174,6 +174,31 @@ class Item:
     def __str__(self) -> str:
         shown = "".join(one + "*" * (one in self.options) for one in self.letters)
         return f"{quote_role(self.grantee)}={shown}/{quote_role(self.grantor)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """CREATE POLICY. ``using`` is a condition on existing rows, ``check`` on new rows.
+
+    Both are SQL text. Without ``check``, ``using`` applies to new rows too.
+    """
+
+    name: str
+    table: str
+    permissive: bool
+    command: str
+    roles: tuple[str, ...]
+    using: str = ""
+    check: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """Whether row-level security of a table is enabled, and whether it is forced for the owner."""
+
+    table: str
+    enabled: bool = False
+    forced: bool = False
 
 
 Items = tuple[Item, ...]

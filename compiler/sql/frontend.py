@@ -199,7 +199,7 @@ def referenced_relations(query: ast.Select, catalog: Catalog) -> frozenset[str]:
     found = (catalog.find(relation_name(table)) for table in query.query.find_all(exp.Table))
     names = {entry.name for entry in found if entry is not None and entry.name.lower() not in common}
     return frozenset(names) | (
-        _called_routines(query.query, catalog) if catalog.routines or catalog.others else frozenset()
+        _called_routines(query.query, catalog) if catalog.routines or catalog.aggregates else frozenset()
     )
 
 
@@ -227,13 +227,14 @@ def _called_routines(tree: exp.Expr, catalog: Catalog) -> frozenset[str]:
     """Return the keys of the SQL functions and aggregates that a tree and the called bodies call."""
 
     found: set[str] = set()
-    aggregates = catalog.aggregates if catalog.others else {}
     pending = [tree]
     while pending:
         for node in pending.pop().find_all(exp.Func):
             names = [str(node.this)] if isinstance(node, exp.Anonymous) else type(node).sql_names()
             schema = node.parent.this.name if isinstance(node.parent, exp.Dot) else ""
-            for routine_or_aggregate in (one for name in names for one in aggregates.get(name.lower(), ())):
+            for routine_or_aggregate in (
+                one for name in names for one in catalog.aggregates.get(name.lower(), ())
+            ):
                 found.add(f"function {routine_or_aggregate.fold}")
             for routine in (one for name in names for one in catalog.find_routines(name.lower(), schema)):
                 if routine.key not in found:
@@ -361,7 +362,7 @@ def check_relation(catalog: Catalog, name: str) -> None:
         return
     entry = catalog.get(name)
     require_column_privileges(catalog, entry.name, "r", frozenset(entry.schema.names))
-    if catalog.others:
+    if catalog.row_security:
         from kpg.compiler.sql.bind.row_security import check_no_policies  # lazy: policies, 8 ms
 
         check_no_policies(catalog, entry)

@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from kpg.compiler.catalog.access_control import PUBLIC_ROLE, Policy
+from kpg.compiler.catalog.access_control import PUBLIC_ROLE
 from kpg.compiler.catalog.constraints import Domain
 from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
+from kpg.compiler.catalog.privileges import Policy
 from kpg.compiler.qualified_names import DATABASE
 from kpg.compiler.system import information_schema, pg_class, pg_index, relations, user_objects
 from kpg.compiler.system.catalog_columns import complete_catalog, complete_information
@@ -230,12 +231,8 @@ DEPENDENCY_RELATIONS: Final = {
 COMMAND_LETTERS = {"ALL": "*", "SELECT": "r", "INSERT": "a", "UPDATE": "w", "DELETE": "d"}
 
 
-def _all_policies(catalog: Catalog) -> list[Policy]:
-    return [one for one in catalog.others.values() if isinstance(one, Policy)]
-
-
 def _pg_policy_rows(catalog: Catalog) -> Iterator[Row]:
-    for one in _all_policies(catalog):
+    for one in catalog.policies.values():
         numbers = oid_of("policy", f"{one.table}.{one.name}"), oid_of("relation", one.table)
         roles = " ".join("0" if role == PUBLIC_ROLE else str(role_oid(role)) for role in one.roles)
         kind = COMMAND_LETTERS[one.command], int(one.permissive)
@@ -250,7 +247,7 @@ def _deparse_conditions(catalog: Catalog, policy: Policy) -> tuple[str | None, s
 
 
 def _pg_policies_rows(catalog: Catalog) -> Iterator[Row]:
-    for one in _all_policies(catalog):
+    for one in catalog.policies.values():
         schema, table = split_name(catalog, one.table)
         kind = "PERMISSIVE" if one.permissive else "RESTRICTIVE"
         roles = "{" + ",".join(one.roles) + "}"

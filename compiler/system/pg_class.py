@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kpg.compiler.catalog.access_control import row_security_of
-from kpg.compiler.catalog.constraints import Check, Domain, ForeignKey, Heir
+from kpg.compiler.catalog.constraints import Check, Domain, ForeignKey
 from kpg.compiler.catalog.entries import Catalog, Entry, TableEntry, ViewEntry
 from kpg.compiler.catalog.privileges import Key
 from kpg.compiler.system import relations
@@ -204,7 +204,6 @@ def _pg_class_rows(catalog: Catalog) -> Iterator[Row]:
 
 def _relation_rows(catalog: Catalog, indexed: set[str]) -> Iterator[Row]:
     """Yield the rows of tables and views; ``indexed`` are the names of those with indexes."""
-    others = catalog.others.values()
     keys = [
         (entry.name, one.target)
         for _, entry, one in listed_constraints(catalog)
@@ -212,7 +211,7 @@ def _relation_rows(catalog: Catalog, indexed: set[str]) -> Iterator[Row]:
     ]
     # Postgres enforces foreign keys by triggers on both tables. psql shows keys only if there are triggers.
     linked = {name.lower() for pair in keys for name in pair}
-    parents = {one.parent.lower() for one in others if isinstance(one, Heir)}
+    parents = {one.parent.lower() for one in catalog.partitions.values()}
     counts = {str(name): int(str(rows)) for name, rows in catalog.system_reads.session_rows("rows")}
     checked = [entry.name for _, entry, one in listed_constraints(catalog) if isinstance(one, Check)]
     for schema, name, entry in listed_entries(catalog):

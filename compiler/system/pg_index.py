@@ -15,7 +15,6 @@ from kpg.compiler.catalog.constraints import (
     ForeignKey,
     Heir,
     Index,
-    Partitioned,
     Unique,
     UniqueIndex,
 )
@@ -90,15 +89,13 @@ def indexes(catalog: Catalog) -> Iterator[IndexFacts]:
                 told = None if key.index else key
                 name, distinct, more = in_schema_of(entry, key.name), key.nulls_distinct, key.included
                 yield IndexFacts(name, entry, parts, True, told, distinct=distinct, included=more)
-    uniques = {key[1:]: one for key, one in catalog.others.items() if key[0] == "unique index"}
     made = []
     for index in catalog.indexes.values():
         plain = index.name.rpartition(".")[2].lower()
-        made.append(_created_index(catalog, index, uniques.get((index.table.lower(), plain))))
+        made.append(_created_index(catalog, index, catalog.unique_indexes.get((index.table.lower(), plain))))
     yield from made
-    heirs = [one for one in catalog.others.values() if isinstance(one, Heir)]
-    if heirs:
-        yield from _partition_indexes(catalog, heirs, made)
+    if catalog.partitions:
+        yield from _partition_indexes(catalog, all_partitions(catalog), made)
 
 
 def _partition_indexes(
@@ -236,7 +233,7 @@ def index_definition(catalog: Catalog, index: IndexFacts, pretty: bool = False) 
     parts = [element_text(catalog, index, part, pretty) + part.order for part in index.parts]
     table = index.entry.name
     shown = display_name(catalog, table, "relation") if pretty else qualified_name(catalog, table)
-    only = "ONLY " if ("partitioned", table.lower(), "") in catalog.others else ""
+    only = "ONLY " if table.lower() in catalog.partitioned else ""
     name = quote_identifier(split_name(catalog, index.name)[1])
     text = f"CREATE {'UNIQUE ' if index.unique else ''}INDEX {name} ON {only}{shown}"
     text += f" USING btree ({', '.join(parts)})"
@@ -253,16 +250,16 @@ PARTITION_STRATEGIES: Final = {"RANGE": "r", "LIST": "l", "HASH": "h"}
 
 def all_partitions(catalog: Catalog) -> list[Heir]:
     """Return all partitions."""
-    return [one for one in catalog.others.values() if isinstance(one, Heir)]
+    return list(catalog.partitions.values())
 
 
 def is_partitioned(catalog: Catalog, name: str) -> bool:
     """Return whether a table is partitioned."""
-    return ("partitioned", name.lower(), "") in catalog.others
+    return name.lower() in catalog.partitioned
 
 
 def _partition_entry(catalog: Catalog, name: str) -> Heir | None:
-    return next((one for one in all_partitions(catalog) if one.child.lower() == name.lower()), None)
+    return catalog.partitions.get(name.lower())
 
 
 def is_partition(catalog: Catalog, name: str) -> bool:
@@ -336,30 +333,28 @@ def attached_indexes(
 
 def partition_keys(catalog: Catalog) -> Iterator[tuple[int, str]]:
     """Yield the OID of each partitioned table and its strategy and keys as text."""
-    for one in catalog.others.values():
-        if isinstance(one, Partitioned):
-            entry = catalog.get(one.table)
-            named = {name.lower(): name for name in entry.schema.names}
-            spelling = catalog.system_reads.deparser
-            keys = (
-                quote_identifier(named[key.lower()])
-                if key.lower() in named
-                else spelling.expression(catalog, entry, key)
-                for key in one.keys
-            )
-            yield oid_of("relation", one.table), f"{one.kind} ({', '.join(keys)})"
+    for one in catalog.partitioned.values():
+        entry = catalog.get(one.table)
+        named = {name.lower(): name for name in entry.schema.names}
+        spelling = catalog.system_reads.deparser
+        keys = (
+            quote_identifier(named[key.lower()])
+            if key.lower() in named
+            else spelling.expression(catalog, entry, key)
+            for key in one.keys
+        )
+        yield oid_of("relation", one.table), f"{one.kind} ({', '.join(keys)})"
 
 
 def _pg_partitioned_table_rows(catalog: Catalog) -> Iterator[Row]:
-    for one in catalog.others.values():
-        if isinstance(one, Partitioned):
-            names = [name.lower() for name in catalog.get(one.table).schema.names]
-            places = (names.index(key.lower()) + 1 if key.lower() in names else 0 for key in one.keys)
-            default = (heir for heir in all_partitions(catalog) if heir.default and heir.parent == one.table)
-            number = next((oid_of("relation", heir.child) for heir in default), 0)
-            kind = PARTITION_STRATEGIES[one.kind.upper()]
-            listed = " ".join(map(str, places))
-            yield oid_of("relation", one.table), kind, len(one.keys), number, listed
+    for one in catalog.partitioned.values():
+        names = [name.lower() for name in catalog.get(one.table).schema.names]
+        places = (names.index(key.lower()) + 1 if key.lower() in names else 0 for key in one.keys)
+        default = (heir for heir in all_partitions(catalog) if heir.default and heir.parent == one.table)
+        number = next((oid_of("relation", heir.child) for heir in default), 0)
+        kind = PARTITION_STRATEGIES[one.kind.upper()]
+        listed = " ".join(map(str, places))
+        yield oid_of("relation", one.table), kind, len(one.keys), number, listed
 
 
 def partition_conditions(catalog: Catalog) -> Iterator[tuple[int, str]]:
@@ -368,10 +363,10 @@ def partition_conditions(catalog: Catalog) -> Iterator[tuple[int, str]]:
     Only partitions by one key are included, and not DEFAULT partitions.
     """
     for heir in all_partitions(catalog):
-        whole_ = catalog.others.get(("partitioned", heir.parent.lower(), ""))
-        if not isinstance(whole_, Partitioned) or len(whole_.keys) != 1:
+        whole = catalog.partitioned.get(heir.parent.lower())
+        if whole is None or len(whole.keys) != 1:
             continue
-        key, told, entry = whole_.keys[0], heir.told, catalog.get(heir.child)
+        key, told, entry = whole.keys[0], heir.told, catalog.get(heir.child)
         spelling, parts = catalog.system_reads.deparser, [f"{key} IS NOT NULL"]
         if told.form == "FROM":
             (low,), (high,) = told.values

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, assert_never
 
 from kpg.compiler.catalog.access_control import row_security_of
-from kpg.compiler.catalog.constraints import Check, Domain, ForeignKey, Heir, Unique
+from kpg.compiler.catalog.constraints import Check, Domain, ForeignKey, Unique
 from kpg.compiler.catalog.entries import KEY_TABLE_PREFIX, Catalog, Entry, TableEntry, ViewEntry
 from kpg.compiler.catalog.privileges import ALL_LETTERS, PRIVILEGE_NAMES, PUBLIC, Items, Key, Role
 from kpg.compiler.catalog.updatable_views import updatable_columns
@@ -126,10 +126,10 @@ def listed_constraints(catalog: Catalog) -> Iterator[tuple[str, TableEntry, Chec
 def partition_checks(catalog: Catalog, name: str) -> frozenset[str]:
     """Return the lower-case names of the CHECKs that enforce the bounds of a partition and its ancestors."""
     lower = name.lower()
-    for one in catalog.others.values():
-        if isinstance(one, Heir) and one.child.lower() == lower:
-            return partition_checks(catalog, one.parent) | {f"{lower.rpartition('.')[2]}_partition"}
-    return frozenset()
+    one = catalog.partitions.get(lower)
+    if one is None:
+        return frozenset()
+    return partition_checks(catalog, one.parent) | {f"{lower.rpartition('.')[2]}_partition"}
 
 
 def _is_domain_check(catalog: Catalog, entry: TableEntry, check: Check) -> bool:

@@ -81,7 +81,7 @@ def check_not_partitioned(engine: "Engine", name: str) -> None:
     """Raise NotSupportedError for a partitioned table, whose rows must be routed."""
 
     lower = engine.catalog.get(name).name.lower()
-    if ("partitioned", lower, "") in engine.catalog.others:
+    if lower in engine.catalog.partitioned:
         raise NotSupportedError(
             f'rows of Python for table "{name}", which is partitioned, are not supported',
             hint="use INSERT or COPY",
@@ -407,7 +407,7 @@ class Database:
             check_argument("a table of sources", name, str, "the name of a table")
         engine = self._engine
         with engine.transactions.statement(changes=True):
-            if engine.catalog.others:
+            if engine.catalog.partitioned:
                 for name in sources:
                     check_not_partitioned(engine, name)
             tables = [(engine.table(name), source) for name, source in sources.items()]
@@ -471,7 +471,7 @@ class Database:
         check_argument("name", name, str, "the name of a table")
         engine = self._engine
         with engine.transactions.statement(changes=True):
-            if engine.catalog.others:
+            if engine.catalog.partitioned:
                 check_not_partitioned(engine, name)
             changed = change(engine, engine.table(name))
             if position is not None:

@@ -64,7 +64,7 @@ def _tables_to_lock(engine: Engine, name: str, statement: LockTable, *, only: bo
         reads = "r" if statement.mode == ACCESS_SHARE else ""
         require_any_privilege(catalog, relation_key(entry.name), CHANGE_PRIVILEGES + weak + reads)
     if isinstance(entry, TableEntry):
-        below = () if only or not catalog.others else descendant_tables(catalog.others, entry.name)
+        below = () if only else descendant_tables(catalog.partitions, entry.name)
         return [entry.name, *below]
     if not isinstance(entry, ViewEntry) or entry.materialized:
         error = ProgrammingError(f'cannot lock relation "{name}"', span=statement.span)
@@ -127,8 +127,8 @@ def locks_of_definition(engine: Engine, statement: Definition) -> list[Lock]:
         for name, mode in _named_tables(engine, statement)
         if isinstance(entry := engine.catalog.find(name), TableEntry)
     ]
-    others = engine.catalog.others
-    below = [(heir, mode) for table, mode in found if others for heir in descendant_tables(others, table)]
+    partitions = engine.catalog.partitions
+    below = [(child, mode) for table, mode in found for child in descendant_tables(partitions, table)]
     return list(dict.fromkeys((*found, *below)))
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kpg.compiler.algebra import rel
 from kpg.compiler.catalog import access_control, constraints, entries, privileges, routines
 from kpg.compiler.catalog.cache import VersionedDict
-from kpg.compiler.catalog.entries import CLOCK, TEMPORARY, TableEntry, ViewEntry
+from kpg.compiler.catalog.entries import CLOCK, TEMPORARY, Catalog, TableEntry, ViewEntry
 from kpg.compiler.catalog.privileges import Privileges
 from kpg.runtime import scalar, types
 from kpg.runtime.errors import Span
@@ -83,7 +83,8 @@ class ChangeDetector:
         catalog_dicts = (catalog.sequences, catalog.schemas, catalog.comments, catalog.indexes, catalog.types)
         engine_dicts = (
             catalog.routines,
-            catalog.others,
+            *(catalog.aggregates, catalog.policies, catalog.row_security),
+            *(catalog.partitions, catalog.partitioned, catalog.unique_indexes),
             engine.views,
             engine.dataflows,
             engine.extras,
@@ -119,7 +120,7 @@ def capture_state(engine: "Engine") -> State:
     )
     state.update((("type", key), type_) for key, type_ in catalog.types.items())
     state.update((("routine", key), routine) for key, routine in catalog.routines.items())
-    state.update((("other", *key), definition) for key, definition in catalog.others.items())
+    state.update(_table_objects(catalog))
     state.update((("function", name), function) for name, function in engine.function_records.items())
     transient = _transient_relations(engine)
     excluded = transient | _program_views(engine)
@@ -137,6 +138,22 @@ def capture_state(engine: "Engine") -> State:
         state["program", program.label] = stored_program(program)
     state.update(_other_entries(engine, transient))
     return state
+
+
+def _table_objects(catalog: Catalog) -> Iterator[tuple[Key, Any]]:
+    """Yield aggregates, policies, partitions and unique indexes. The names of kinds are in the format."""
+    for name, aggregates in catalog.aggregates.items():
+        yield ("other", "aggregate", name, ""), aggregates
+    for key, policy in catalog.policies.items():
+        yield ("other", "policy", *key), policy
+    for table, secured in catalog.row_security.items():
+        yield ("other", "secured", table, ""), secured
+    for child, partition in catalog.partitions.items():
+        yield ("other", "inherits", partition.parent.lower(), child), partition
+    for table, partitioned in catalog.partitioned.items():
+        yield ("other", "partitioned", table, ""), partitioned
+    for key, index in catalog.unique_indexes.items():
+        yield ("other", "unique index", *key), index
 
 
 def _other_entries(engine: "Engine", transient: set[str]) -> Iterator[tuple[Key, Any]]:

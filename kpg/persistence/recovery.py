@@ -133,7 +133,7 @@ class DefinitionRestorer:
                     if routines:
                         catalog.routines[key[1]] = routines
                 case "other" if key[1] == "aggregate":
-                    catalog.others[key[1:]] = _add_result_types(value, state)
+                    catalog.aggregates[key[2]] = _add_result_types(value, state)
                 case "other":
                     self._restore_other(key, value)
                 case "comment":
@@ -161,11 +161,22 @@ class DefinitionRestorer:
 
     def _restore_other(self, key: Key, value: Any) -> None:
         """Restore a definition that belongs to a relation."""
-        kind, *names = key[1:]
+        kind, table, name = key[1:]
         if isinstance(value, UnsupportedDefinition) or (isinstance(value, Heir) and value.told is None):
-            raise _unsupported_error(f'{kind} "{names[-1]}" of "{names[0]}"')
-        kind = "unique index" if isinstance(value, UniqueIndex) else kind  # earlier versions say exclusion
-        self._engine.catalog.others[kind, *names] = mark_qualified(value, "table", "parent", "child", "kept")
+            raise _unsupported_error(f'{kind} "{name}" of "{table}"')
+        catalog = self._engine.catalog
+        mark_qualified(value, "table", "parent", "child", "kept")
+        match kind:
+            case "policy":
+                catalog.policies[table, name] = value
+            case "secured":
+                catalog.row_security[table] = value
+            case "partitioned":
+                catalog.partitioned[table] = value
+            case "inherits":
+                catalog.partitions[name] = value
+            case _:  # "unique index"; "exclusion" in earlier versions
+                catalog.unique_indexes[table, name] = value
 
     def _create_table(self, number: int, name: str, schema: Schema) -> None:
         self._engine.executor.create_table(name, schema, number)

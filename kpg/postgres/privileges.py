@@ -121,7 +121,7 @@ def _check_action(catalog: Catalog, name: str, action: ddl.Action, span: Span) -
 def _require_descendants_owner(catalog: Catalog, name: str, span: Span) -> None:
     """Raise PrivilegeError unless the current user owns the partitions and child tables of a table."""
     entry = catalog.find(name)
-    for descendant in () if entry is None else descendant_tables(catalog.others, entry.name):
+    for descendant in () if entry is None else descendant_tables(catalog.partitions, entry.name):
         require_owner(catalog, relation_key(descendant), span)
 
 

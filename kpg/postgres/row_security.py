@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog.access_control import (
     PUBLIC_ROLE,
-    Policy,
-    Secured,
     has_row_security,
     policies,
     policies_of_role,
@@ -19,6 +17,7 @@ from kpg.compiler.catalog.access_control import (
     row_security_of,
 )
 from kpg.compiler.catalog.entries import Catalog, TableEntry
+from kpg.compiler.catalog.privileges import Policy, Secured
 from kpg.compiler.qualified_names import quote_name
 from kpg.compiler.sql.bind.eager_subexpressions import rows_table_name
 from kpg.compiler.sql.bind.query import new_binding
@@ -51,8 +50,8 @@ def define_policy(engine: Engine, statement: ddl.DefinePolicy) -> None:
             notice_missing_relation(engine, statement.table)
             return
         entry = catalog.table(statement.table, statement.span)
-    key = ("policy", entry.name.lower(), statement.name.lower())
-    old = catalog.others.get(key)
+    key = (entry.name.lower(), statement.name.lower())
+    old = catalog.policies.get(key)
     table_name = catalog.unqualified_name(entry.name)
     if statement.verb == "create":
         _check_duplicate(catalog, key, statement.name, statement)
@@ -75,20 +74,20 @@ def define_policy(engine: Engine, statement: ddl.DefinePolicy) -> None:
         policy = _alter_policy(engine, old, statement)
     check_no_dependent_views(engine, entry, statement.span)
     if statement.verb == "drop":
-        del catalog.others[key]
+        del catalog.policies[key]
         return
     _check_conditions(catalog, entry, policy, statement.span)
     if statement.verb == "rename":
-        new = (*key[:2], statement.new_name.lower())
+        new = (key[0], statement.new_name.lower())
         _check_duplicate(catalog, new, statement.new_name, statement)
-        del catalog.others[key]
+        del catalog.policies[key]
         key = new
-    catalog.others[key] = policy
+    catalog.policies[key] = policy
 
 
-def _check_duplicate(catalog: Catalog, key: tuple[str, ...], name: str, statement: ddl.DefinePolicy) -> None:
+def _check_duplicate(catalog: Catalog, key: tuple[str, str], name: str, statement: ddl.DefinePolicy) -> None:
     """Raise ProgrammingError if a policy exists already."""
-    if key in catalog.others:
+    if key in catalog.policies:
         table_name = catalog.unqualified_name(catalog.table(statement.table).name)
         message = f'policy "{name}" for table "{table_name}" already exists'
         raise ProgrammingError(message, span=statement.span)
@@ -132,18 +131,17 @@ def remove_role_from_policies(catalog: Catalog, role: str) -> None:
     for key, one in policies_of_role(catalog, role):
         roles = tuple(other for other in one.roles if other != role)
         if roles:
-            catalog.others[key] = replace(one, roles=roles)
+            catalog.policies[key] = replace(one, roles=roles)
         else:
-            del catalog.others[key]
+            del catalog.policies[key]
 
 
 def alter_row_security(engine: Engine, entry: TableEntry, action: ddl.SetRowSecurity, span: Span) -> None:
     """Run ALTER TABLE ... ROW LEVEL SECURITY."""
-    others = engine.catalog.others
     check_no_dependent_views(engine, entry, span)
     before = row_security_of(engine.catalog, entry.name)
     engine.catalog.version += 1  # cached plans of INSERT are invalid
-    others["secured", entry.name.lower(), ""] = Secured(
+    engine.catalog.row_security[entry.name.lower()] = Secured(
         entry.name,
         before.enabled if action.enabled is None else action.enabled,
         before.forced if action.forced is None else action.forced,

@@ -31,7 +31,6 @@ from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog.cache import CatalogCache, SystemReads
-from kpg.compiler.catalog.constraints import is_standalone_table
 from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry, move_comments
 from kpg.compiler.catalog.privileges import Asker
 from kpg.compiler.sql.frontend import is_computed
@@ -390,12 +389,11 @@ class PlanCache:
 
 def is_unpartitioned(engine: "Engine", name: str) -> bool:
     """Whether a change of a relation affects no other one: it has no partitions."""
-    others = engine.catalog.others
-    if not others:
+    catalog = engine.catalog
+    if not (catalog.partitioned or catalog.row_security):
         return True
-
-    entry = engine.catalog.find(name)
-    return isinstance(entry, TableEntry) and is_standalone_table(others, entry.name)
+    entry = catalog.find(name)
+    return isinstance(entry, TableEntry) and catalog.is_standalone_table(entry.name)
 
 
 @dataclass(frozen=True, slots=True)

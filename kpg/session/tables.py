@@ -146,15 +146,19 @@ class Tables:
 
     def _drop_dependents(self, name: str) -> None:
         """Drop unique indexes, policies, inheritance and partitions of a relation."""
-        others, lower = self._catalog.others, name.lower()
-        kept = [one.kept for key, one in others.items() if key[:2] == ("unique index", lower)]
-        for key in [one for one in others if one[1] == lower or (one[0] == "inherits" and one[2] == lower)]:
-            del others[key]
-            if key[1] != lower:  # its history without this partition is not known
-                parent, executor = self._catalog.get(key[1]).name, self._executor
-                executor.restart_history(parent, executor.epoch + executor.has_pending)
-        for one in kept:
-            self.drop(self._catalog.table(one))
+        catalog, lower = self._catalog, name.lower()
+        catalog.row_security.pop(lower, None)
+        catalog.partitioned.pop(lower, None)
+        for policy in [one for one in catalog.policies if one[0] == lower]:
+            del catalog.policies[policy]
+        for child in [key for key, one in catalog.partitions.items() if one.parent.lower() == lower]:
+            del catalog.partitions[child]
+        partition = catalog.partitions.pop(lower, None)
+        if partition is not None:  # the parent's history without this partition is not known
+            executor = self._executor
+            executor.restart_history(partition.parent, executor.epoch + executor.has_pending)
+        for key in [one for one in catalog.unique_indexes if one[0] == lower]:
+            self.drop(catalog.table(catalog.unique_indexes.pop(key).kept))
 
     def drop_at_commit(self, name: str) -> None:
         """Hide a table's rows, and discard them when the transaction ends."""
@@ -274,14 +278,23 @@ def rename_in_catalog(catalog: Catalog, old_name: str, name: str) -> None:
     if catalog.comments:
         move_comments(catalog, old_name, name)
 
-    for key, definition in list(catalog.others.items()):
-        if old_name.lower() in key[1:] and key[0] != "aggregate":
-            del catalog.others[key]
-            fields = {
-                part: name
-                for part in ("table", "parent", "child")
-                if getattr(definition, part, "") == old_name
-            }
-            new_key = (key[0], *(name.lower() if part == old_name.lower() else part for part in key[1:]))
-            catalog.others[new_key] = replace(definition, **fields)
+    old, new = old_name.lower(), name.lower()
+    for (table, policy_name), policy in list(catalog.policies.items()):
+        if table == old:
+            del catalog.policies[table, policy_name]
+            catalog.policies[new, policy_name] = replace(policy, table=name)
+    for (table, index_name), unique_index in list(catalog.unique_indexes.items()):
+        if table == old:
+            del catalog.unique_indexes[table, index_name]
+            catalog.unique_indexes[new, index_name] = replace(unique_index, table=name)
+    if old in catalog.row_security:
+        catalog.row_security[new] = replace(catalog.row_security.pop(old), table=name)
+    if old in catalog.partitioned:
+        catalog.partitioned[new] = replace(catalog.partitioned.pop(old), table=name)
+    for child, partition in list(catalog.partitions.items()):
+        if child == old:
+            del catalog.partitions[child]
+            catalog.partitions[new] = replace(partition, child=name)
+        elif partition.parent == old_name:
+            catalog.partitions[child] = replace(partition, parent=name)
     catalog.privileges.rename_object(("RELATION", old_name.lower()), ("RELATION", name.lower()))

@@ -53,7 +53,10 @@ def contents(database: Database) -> dict[str, Any]:
     found["sequences"] = _lasting(catalog.sequences)
     numbers = engine.sequences.next
     found["numbers"] = {name: numbers[name] for name in sorted(numbers) if name in catalog.sequences}
-    for what in ("schemas", "comments", "indexes", "types", "routines", "others"):
+    for what in (
+        *("schemas", "comments", "indexes", "types", "routines", "aggregates", "policies", "row_security"),
+        *("partitions", "partitioned", "unique_indexes"),
+    ):
         found[what] = _lasting(getattr(catalog, what))
     for what in ("owners", "acls", "default_acls"):
         found[f"rights: {what}"] = _lasting(getattr(catalog.privileges, what))

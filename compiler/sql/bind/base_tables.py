@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from kpg.compiler.algebra.rel import Get
 from kpg.compiler.algebra.rel import types as rel_types
-from kpg.compiler.catalog.constraints import Partitioned, descendant_tables
+from kpg.compiler.catalog.constraints import descendant_tables
 from kpg.compiler.catalog.entries import Catalog, Entry, TableEntry, ViewEntry
 from kpg.compiler.qualified_names import quote_name, quote_qualified_name
 from kpg.compiler.sql.bind.calls import call, coerce, coerce_at, default_to_text
@@ -85,7 +85,7 @@ def ctid_of(rowid: Column) -> Scalar:
 
 def bind_partitions(binding: Binding, entry: Entry, alias: str) -> Query | None:
     """Return the rows of a table and its partitions; None if it has no partition."""
-    found = descendant_tables(binding.catalog.others, entry.name) if isinstance(entry, TableEntry) else ()
+    found = descendant_tables(binding.catalog.partitions, entry.name) if isinstance(entry, TableEntry) else ()
     if not found:
         return None
     columns = ", ".join(map(quote_name, entry.schema.names))
@@ -271,7 +271,7 @@ def _partition_rows(catalog: Catalog, *, tree: bool) -> Iterator[Row]:
     """Yield the rows of each table with partitions or a parent: table OID, row, position."""
     heirs = all_partitions(catalog)
     names = {name.lower(): name for one in heirs for name in (one.parent, one.child)}
-    names |= {one.table.lower(): one.table for one in catalog.others.values() if isinstance(one, Partitioned)}
+    names |= {key: one.table for key, one in catalog.partitioned.items()}
     for name in names.values():
         number = oid_of("relation", name)
         rows = partition_tree(catalog, name) if tree else _ancestor_rows(catalog, name)

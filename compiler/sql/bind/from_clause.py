@@ -295,7 +295,7 @@ def _bind_table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     if entry is None:
         return _bind_system_relation(binding, scope, node)
     name, renamed = relation_alias(binding, node, binding.catalog.unqualified_name(entry.name))
-    if binding.catalog.others and not node.args.get("only"):
+    if binding.catalog.partitioned and not node.args.get("only"):
         from kpg.compiler.sql.bind.base_tables import bind_partitions  # lazy: the system catalogs
 
         query = bind_partitions(binding, entry, name)
@@ -311,7 +311,7 @@ def _bind_table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     result: Node = scan
     if isinstance(entry, ViewEntry) and entry.order:
         scope.orders[id(scan)] = _view_order(entry, scan)
-    if binding.catalog.others:
+    if binding.catalog.row_security:
         from kpg.compiler.sql.bind.row_security import filter_relation  # lazy: policies
 
         result, columns = filter_relation(binding, entry, result, columns, name)

@@ -432,7 +432,7 @@ def resolved_query(binding: Binding, query: Query) -> BoundQuery:
 
 def bind_query(binding: Binding, parent: Scope | None, node: exp.Expr) -> Query:
     """Bind a query in its enclosing scope. Column types may still be UNKNOWN."""
-    if binding.catalog.others and isinstance(node, exp.Select) and binding.catalog.aggregates:
+    if binding.catalog.aggregates and isinstance(node, exp.Select):
         from kpg.compiler.sql.bind.user_aggregates import replace_aggregate_calls  # lazy: users' aggregates
 
         node = replace_aggregate_calls(binding.catalog, node)

@@ -292,9 +292,7 @@ def _expand_locked_item(
 
 
 def _target_tables(item: exp.Expr, entry: TableEntry, catalog: Catalog) -> dict[int, str]:
-    below = (
-        () if item.args.get("only") or not catalog.others else descendant_tables(catalog.others, entry.name)
-    )
+    below = () if item.args.get("only") else descendant_tables(catalog.partitions, entry.name)
     return {oid_of("relation", name): name for name in (entry.name, *below)}
 
 

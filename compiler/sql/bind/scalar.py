@@ -453,7 +453,7 @@ def _bind_routine_call(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar
         found = bind_routine(binding, scope, node)
         if found is not None:
             return found
-    if binding.catalog.others and binding.catalog.aggregates:
+    if binding.catalog.aggregates:
         from kpg.compiler.sql.bind.user_aggregates import bind_fold  # lazy: users' aggregates
 
         found = bind_fold(binding, scope, node)

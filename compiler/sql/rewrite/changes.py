@@ -466,7 +466,7 @@ def bind_target(
     scan = Scan(get, tuple(binding.new_id() for _ in get.types))
     columns = [Column(id_, type_) for id_, type_ in zip(scan.ids, get.types, strict=True)]
     below: Node = scan
-    if catalog.others:
+    if catalog.row_security:
         from kpg.compiler.sql.bind.row_security import filter_changeable  # lazy: policies
 
         below = filter_changeable(binding, statement, entry, scan, columns)

@@ -137,11 +137,7 @@ class ConstraintGuard:
 
     def _is_partition_bound(self, check: Check) -> bool:
         """Whether a check is the bound of a partition."""
-        name = self._entry.name.lower()
-        others = self._catalog.others
-        return check.name.endswith("_partition") and any(
-            key[0] == "inherits" and key[2] == name for key in others
-        )
+        return check.name.endswith("_partition") and self._entry.name.lower() in self._catalog.partitions
 
 
 def _partition_error(name: str, row: str) -> IntegrityError:
@@ -155,7 +151,7 @@ def make_guards(
     executor: Executor, catalog: Catalog, references: References
 ) -> dict[str, ConstraintGuard | None]:
     """Return the guards of all tables, None for those without constraints."""
-    indexed = {key[1] for key in catalog.others if key[0] == "unique index"}
+    indexed = {table for table, _ in catalog.unique_indexes}
     found: dict[str, ConstraintGuard | None] = {}
     for entry in catalog:
         if not isinstance(entry, TableEntry):

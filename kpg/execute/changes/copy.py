@@ -133,7 +133,7 @@ def copy_from(engine: Engine, statement: ast.CopyFrom) -> Result:
         if statement.where:
             mask = satisfies_bound(engine, engine.catalog.table(table.name), statement.where, whole)
             whole = np.ascontiguousarray(whole[:, mask])
-        if ("partitioned", table.name.lower(), "") in engine.catalog.others:
+        if table.name.lower() in engine.catalog.partitioned:
             several = route_rows(engine, table.name, whole)
             several.apply()
             rows += several.count

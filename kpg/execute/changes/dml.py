@@ -289,14 +289,14 @@ def insert_changes(
     if not checks_rows:
         return Changes(table, inserted=words)
     words = _complete(table, check_values(words, table))
-    if catalog.others:
+    if catalog.row_security:
         row_security.check_new_rows(engine, statement, words, "INSERT")
     updated: tuple[Words, Words] | None = None
     if statement.conflict is not None:
         words, updated = upsert.resolve_conflicts(engine, table, statement, words)
         if updated is not None:
             updated = updated[0], _complete(table, updated[1])
-            if catalog.others:
+            if catalog.row_security:
                 row_security.check_existing_rows(engine, table, statement, updated[0])
                 row_security.check_new_rows(engine, statement, updated[1], "UPDATE")
             _check_option(engine, statement, updated[1])
@@ -376,7 +376,7 @@ def update_changes(
             hint="each row must meet one row of FROM, or rows that give the same values",
         )
     words = check_values(np.ascontiguousarray(data[1:width]), table)
-    if engine.catalog.others:
+    if engine.catalog.row_security:
         row_security.check_new_rows(engine, statement, words, "UPDATE")
     _check_option(engine, statement, words)
     return Changes(table, updated=(np.ascontiguousarray(data[0]), words), returned=returned)
@@ -410,7 +410,7 @@ def merge_changes(engine: Engine, table: Table, statement: ast.Merge) -> Changes
     new_rows = np.ascontiguousarray(np.concatenate(inserted, axis=1))
     changed = _complete(table, check_values(np.ascontiguousarray(rows[:, updates]), table), checks=False)
     new_rows = _complete(table, check_values(new_rows, table), checks=False)
-    if engine.catalog.others:
+    if engine.catalog.row_security:
         row_security.check_merge_rows(
             engine, table, statement, (rowids[updates], changed), rowids[deletes], new_rows
         )

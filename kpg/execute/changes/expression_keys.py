@@ -110,8 +110,8 @@ class ExpressionKey:
 
 def unique_indexes(catalog: Catalog, name: str) -> Iterator[UniqueIndex]:
     """Yield a table's unique indexes over expressions or with a predicate."""
-    for key, index in list(catalog.others.items()):
-        if key[:2] == ("unique index", name.lower()):
+    for (table, _), index in list(catalog.unique_indexes.items()):
+        if table == name.lower():
             yield index
 
 

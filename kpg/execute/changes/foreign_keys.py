@@ -419,9 +419,9 @@ def resolve_link(entry: TableEntry, key: ForeignKey, catalog: Catalog) -> Link:
     """Return a foreign key by column positions."""
     target = catalog.table(key.target)
     leaves: tuple[str, ...] = ()
-    if ("partitioned", target.name.lower(), "") in catalog.others:
-        below = descendant_tables(catalog.others, target.name)
-        leaves = tuple(child for child in below if ("partitioned", child.lower(), "") not in catalog.others)
+    if target.name.lower() in catalog.partitioned:
+        below = descendant_tables(catalog.partitions, target.name)
+        leaves = tuple(child for child in below if child.lower() not in catalog.partitioned)
     return Link(
         key,
         entry.name,

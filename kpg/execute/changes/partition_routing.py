@@ -56,7 +56,7 @@ def prepare_with_partitions(engine: Engine, statement: ast.Change) -> "MultiTabl
     if not isinstance(statement, ast.Update | ast.Delete) or statement.only:
         return None
     entry = engine.catalog.find(statement.table)
-    children = () if entry is None else descendant_tables(engine.catalog.others, entry.name)
+    children = () if entry is None else descendant_tables(engine.catalog.partitions, entry.name)
     if entry is None or not children:
         return None
     with inherit_privileges(engine, entry):
@@ -69,7 +69,7 @@ def inherit_privileges(engine: Engine, entry: Entry) -> Iterator[None]:
     catalog = engine.catalog
     before, root = catalog.changed_partitions, catalog.changed_partitions.get(entry.name.lower(), entry.name)
     catalog.changed_partitions = before | {
-        name.lower(): root for name in descendant_tables(catalog.others, entry.name)
+        name.lower(): root for name in descendant_tables(catalog.partitions, entry.name)
     }
     try:
         yield
@@ -107,16 +107,15 @@ def with_partitions(engine: Engine, names: list[str]) -> list[str]:
     """Return tables with their partitions."""
     found = list(names)
     for name in names:
-        found += [child for child in descendant_tables(engine.catalog.others, name) if child not in found]
+        found += [child for child in descendant_tables(engine.catalog.partitions, name) if child not in found]
     return found
 
 
 def tables_to_alter(engine: Engine, name: str, action: Action, span: Span) -> tuple[str, ...]:
     """Return the tables that an action applies to: columns of partitions change only with their parent."""
-    others = engine.catalog.others
-    lower = name.lower()
-    mine = descendant_tables(others, name)
-    is_partition = any(key[0] == "inherits" and key[2] == lower for key in others)
+    partitions = engine.catalog.partitions
+    mine = descendant_tables(partitions, name)
+    is_partition = name.lower() in partitions
     if (mine or is_partition) and isinstance(action, ddl.RenameTo | ddl.SetSchema):
         message = "another name for a table with partitions, or for a partition, is not supported"
         raise NotSupportedError(message, span=span)
@@ -180,7 +179,7 @@ Mask = NDArray[np.bool_]
 
 def is_partitioned(engine: Engine, name: str) -> bool:
     """Whether a table is partitioned."""
-    return ("partitioned", name.lower(), "") in engine.catalog.others
+    return name.lower() in engine.catalog.partitioned
 
 
 def route_insert(engine: Engine, statement: ast.Insert) -> MultiTableChanges | None:
@@ -222,8 +221,7 @@ def _leaf_changes(engine: Engine, leaf: TableEntry, statement: ast.Insert, rows:
 
 def partitions_of(engine: Engine, name: str) -> list[Heir]:
     """Return the partitions of a table, the DEFAULT one last."""
-    others = engine.catalog.others
-    partitions = [one for key, one in others.items() if key[0] == "inherits" and key[1] == name.lower()]
+    partitions = [one for one in engine.catalog.partitions.values() if one.parent.lower() == name.lower()]
     return sorted(partitions, key=lambda one: one.default)
 
 
@@ -277,11 +275,7 @@ def stays_in_partition(engine: Engine, root: str, name: str, words: Words) -> Ma
     entry = engine.catalog.table(name)
     mask: Mask = np.ones(words.shape[1], np.bool_)
     while name.lower() != root.lower():
-        partition = next(
-            one
-            for key, one in engine.catalog.others.items()
-            if key[0] == "inherits" and key[2] == name.lower()
-        )
+        partition = engine.catalog.partitions[name.lower()]
         siblings: Sequence[Heir] = partitions_of(engine, partition.parent) if partition.default else ()
         mask = mask & satisfies_bound(engine, entry, partition.bound, words)
         for other in siblings:
@@ -315,7 +309,7 @@ def move_rows(engine: Engine, root: str, changes: Changes) -> tuple[list[Changes
 def route_merge(engine: Engine, statement: ast.Merge) -> MultiTableChanges | None:
     """Compute the changes of a MERGE into a partitioned table; None for a single table."""
     entry = engine.catalog.find(statement.table)
-    below = descendant_tables(engine.catalog.others, entry.name) if isinstance(entry, TableEntry) else ()
+    below = descendant_tables(engine.catalog.partitions, entry.name) if isinstance(entry, TableEntry) else ()
     if statement.phase or not isinstance(entry, TableEntry) or not below:
         return None
     with inherit_privileges(engine, entry):

@@ -35,6 +35,6 @@ def prepare_changes(engine: Engine, statement: ast.Change) -> Changes:
         statement = upsert_rewrite.rewrite_alternative(statement, engine.catalog)
     if isinstance(statement, ast.Update | ast.Delete) and statement.cursor:
         return cursors.current_row_changes(engine, statement, prepare_changes)
-    if engine.catalog.others:
+    if engine.catalog.partitioned:
         return partition_routing.prepare_partitioned(engine, statement)
     return prepare_table_changes(engine, statement)

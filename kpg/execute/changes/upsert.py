@@ -73,7 +73,7 @@ def _find_arbiters(
     conflict = statement.conflict
     assert conflict is not None
     has_expressions = conflict.elements or any(
-        key[:2] == ("unique index", entry.name.lower()) for key in engine.catalog.others
+        table == entry.name.lower() for table, _ in engine.catalog.unique_indexes
     )
     if not has_expressions:
         return arbiters(statement, entry), []

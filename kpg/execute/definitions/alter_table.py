@@ -13,7 +13,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog.constraints import NO_RULE, Check, Constraints, ForeignKey, Heir, Rule, Unique
+from kpg.compiler.catalog.constraints import NO_RULE, Check, Constraints, ForeignKey, Rule, Unique
 from kpg.compiler.catalog.entries import TableEntry, ViewEntry, did_you_mean
 from kpg.compiler.qualified_names import sibling_name
 from kpg.compiler.sql.parse import definitions as ast
@@ -312,8 +312,7 @@ class RuleChange:
 
         Dumps define keys for each partition, and then attach the indexes.
         """
-        whole = [one for one in self.engine.catalog.others.values() if isinstance(one, Heir)]
-        if not any(one.child.lower() == self.table.entry.name.lower() for one in whole):
+        if self.table.entry.name.lower() not in self.engine.catalog.partitions:
             return False
         columns = [name.lower() for name in key.columns]
         return any(
@@ -550,7 +549,7 @@ class ColumnChange:
         drop_users(self.engine, users)
 
     def check_no_policies(self, column: str) -> None:
-        if self.engine.catalog.others:
+        if self.engine.catalog.policies:
             check_no_policy_uses(self.engine.catalog, self.table.entry.name, column, self.span)
 
     def find_generated(self, name: str, *, cascade: bool) -> str:
@@ -646,11 +645,11 @@ class ColumnChange:
         def rename_in(names: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(new if name == before else name for name in names)
 
-        for rule, one in list(catalog.others.items()):
-            if rule[:2] == ("unique index", entry.name.lower()):
+        for key, one in list(catalog.unique_indexes.items()):
+            if key[0] == entry.name.lower():
                 elements = tuple(rename_column(text, before, new) for text in one.elements)
                 moved = replace(one, elements=elements, where=rename_column(one.where, before, new))
-                catalog.others[rule] = moved
+                catalog.unique_indexes[key] = moved
         for link in self.engine.tables.foreign_keys.referring_keys(entry.name):
             other = catalog.table(link.table)
             keys = tuple(
@@ -731,7 +730,7 @@ def alter(engine: Engine, statement: ast.Alter) -> None:
                     f'"{found.name}" is a table', span=statement.span, hint="use ALTER TABLE"
                 )
             rest: tuple[str, ...] = ()
-            if engine.catalog.others:
+            if engine.catalog.partitioned:
                 _, *rest_ = tables_to_alter(engine, name, action, statement.span)
                 rest = tuple(rest_)
             name = apply_action(engine, found, action, statement.span)
@@ -741,7 +740,7 @@ def alter(engine: Engine, statement: ast.Alter) -> None:
                 if child_action is not None:
                     apply_action(engine, child, child_action, statement.span)
     engine.tables.refresh_constraints()
-    if any(key[:2] == ("unique index", name.lower()) for key in engine.catalog.others):
+    if any(table == name.lower() for table, _ in engine.catalog.unique_indexes):
         rebuild_unique_indexes(engine, name)
 
 

@@ -6,10 +6,10 @@ A view's plan lists the functions that it calls. Other definitions are text with
 
 from collections.abc import Callable, Iterator
 
-from kpg.compiler.catalog.access_control import Policy
-from kpg.compiler.catalog.constraints import Domain, Partitioned, UniqueIndex
+from kpg.compiler.catalog.constraints import Domain
 from kpg.compiler.catalog.entries import PUBLIC, TableEntry, ViewEntry
-from kpg.compiler.catalog.routines import Aggregate, Routine
+from kpg.compiler.catalog.privileges import Policy
+from kpg.compiler.catalog.routines import Routine
 from kpg.compiler.qualified_names import sibling_name
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse import statements
@@ -20,8 +20,8 @@ from kpg.runtime.records import dataclass
 from kpg.session.engine import Engine
 
 Mentions = Callable[[str], bool]
-Removal = ast.Alter | ast.AlterDomain | ast.DropOther | statements.Drop | ast.DropAggregate | tuple[str, ...]
-"""A statement, or the key in the catalog's ``others`` of an object without a DROP statement."""
+Removal = ast.Alter | ast.AlterDomain | ast.DropOther | statements.Drop | ast.DropAggregate | Policy
+"""The statement that drops a definition, or the policy to remove."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,11 @@ def refuse_callers(engine: Engine, routine: Routine, action: str, span: Span) ->
 
 def refuse_named_type(engine: Engine, name: str, span: Span) -> None:
     """Raise NotSupportedError if a definition names a type that is dropped."""
-    found = next(_find_mentions(engine, lambda text: uses_type(text, name), span), None)
-    if found is None:
-        views = (one for one in engine.catalog if isinstance(one, ViewEntry) and uses_type(one.text, name))
-        found = next((Caller(f"view {one.name}", ()) for one in views), None)
-    if found is not None:
-        message = f"dropping type {name} is not supported while {found.description} names it"
+    callers = _find_mentions(engine, lambda text: uses_type(text, name), span)
+    views = (one for one in engine.catalog if isinstance(one, ViewEntry) and uses_type(one.text, name))
+    found = (*(one.description for one in callers), *(f"view {one.name}" for one in views))
+    if found:
+        message = f"dropping type {name} is not supported while {found[0]} names it"
         raise NotSupportedError(message, span=span, hint="drop that first, and make it again afterwards")
 
 
@@ -73,12 +72,32 @@ def _find_mentions(
     for entry in list(catalog):
         if isinstance(entry, TableEntry) and entry.name not in excluded:
             yield from _table_callers(engine, entry, mentions, span)
-    for key, one in list(catalog.others.items()):
-        if any(map(mentions, _definition_texts(one))):
-            yield Caller(f'{key[0]} "{key[2] or key[1]}" of {key[1]}', _removal_of(key, one, span))
+    yield from _object_callers(engine, mentions, span)
     for name, type_ in list(catalog.types.items()):
         if isinstance(type_, Domain):
             yield from _domain_callers(engine, name, type_, mentions, span)
+
+
+def _object_callers(engine: Engine, mentions: Mentions, span: Span) -> Iterator[Caller]:
+    """Yield the policies, unique indexes, partitioned tables and aggregates that satisfy ``mentions``."""
+    catalog = engine.catalog
+    for policy in list(catalog.policies.values()):
+        if mentions(policy.using) or mentions(policy.check):
+            yield Caller(f'policy "{policy.name}" of {policy.table}', policy)
+    for index in list(catalog.unique_indexes.values()):
+        if any(map(mentions, (*index.elements, index.where))):
+            names = (sibling_name(index.table, index.name),)
+            removal = ast.DropOther("INDEX", names, True, True, span)
+            yield Caller(f'unique index "{index.name}" of {index.table}', removal)
+    for one in list(catalog.partitioned.values()):
+        if any(map(mentions, one.keys)):
+            drop = statements.Drop("TABLE", (one.table,), True, True, span)
+            yield Caller(f'partitioned table "{one.table}"', drop)
+    for name, aggregates in list(catalog.aggregates.items()):
+        functions = (each for one in aggregates for each in (one.step, one.final) if each)
+        if any(mentions(f"{each if '.' in each else f'{PUBLIC}.{each}'}()") for each in functions):
+            overloads = tuple((name, one.types) for one in aggregates)
+            yield Caller(f'aggregate "{name}"', ast.DropAggregate(overloads, True, True, span))
 
 
 def _resolves_without(engine: Engine, entry: TableEntry, routine: Routine) -> bool:
@@ -123,35 +142,3 @@ def _domain_callers(
         if mentions(check.text):
             what = f"constraint {check.name} of domain {name}"
             yield Caller(what, alter_domain(ast.DropConstraint(check.name, True, True)))
-
-
-def _definition_texts(definition: object) -> tuple[str, ...]:
-    """Return the texts of a policy, index, partitioning or aggregate that may call functions."""
-    match definition:
-        case Policy():
-            return (definition.using, definition.check)
-        case UniqueIndex():
-            return (*definition.elements, definition.where)
-        case Partitioned():
-            return definition.keys
-        case tuple():
-            folds = (each for each in definition if isinstance(each, Aggregate))
-            names = (name for each in folds for name in (each.step, each.final) if name)
-            return tuple(f"{name if '.' in name else f'{PUBLIC}.{name}'}()" for name in names)
-        case _:
-            return ()
-
-
-def _removal_of(key: tuple[str, ...], definition: object, span: Span) -> Removal:
-    """Return the removal of an object that the catalog keeps by kind, relation and name."""
-    match definition:
-        case UniqueIndex():
-            name = sibling_name(definition.table, definition.name)
-            return ast.DropOther("INDEX", (name,), True, True, span)
-        case Partitioned():
-            return statements.Drop("TABLE", (definition.table,), True, True, span)
-        case tuple():
-            names = tuple((key[1], each.types) for each in definition)
-            return ast.DropAggregate(names, True, True, span)
-        case _:
-            return key

@@ -65,8 +65,8 @@ def tables_to_truncate(engine: Engine, statement: ast.Truncate) -> set[str]:
     """Return the named tables with their partitions, and with CASCADE all tables that refer to them."""
     catalog = engine.catalog
     tables = {catalog.table(name, statement.span).name for name in statement.tables}
-    if catalog.others:
-        tables |= {heir for name in tables for heir in descendant_tables(catalog.others, name)}
+    if catalog.partitions:
+        tables |= {child for name in tables for child in descendant_tables(catalog.partitions, name)}
     pending = list(tables)
     while pending:
         name = pending.pop()
@@ -115,9 +115,8 @@ def comment(engine: Engine, statement: ast.Comment) -> None:
         case "POLICY":
             relation = catalog.get(statement.name, statement.span)
             key = (statement.kind, relation.name.lower(), statement.part.lower())
-            if (statement.kind.lower(), *key[1:]) not in catalog.others:
-                kind = statement.kind.lower()
-                message = f'{kind} "{statement.part}" for table "{relation.name}" does not exist'
+            if key[1:] not in catalog.policies:
+                message = f'policy "{statement.part}" for table "{relation.name}" does not exist'
                 raise ProgrammingError(message, span=statement.span)
         case "DOMAIN CONSTRAINT":
             key = (*key, statement.part.lower())

@@ -45,7 +45,7 @@ def drop_relations(engine: Engine, statement: Drop) -> None:
                 f'"{entry.name}" is a {kind.lower()}', span=statement.span, hint=f"use DROP {kind}"
             )
         dropped.append(entry.name)
-    if engine.catalog.others:
+    if engine.catalog.partitioned:
         dropped = with_partitions(engine, dropped)
     for name in dropped:
         _drop_references(engine, name, statement)
@@ -61,7 +61,7 @@ def drop_relations(engine: Engine, statement: Drop) -> None:
             )
     notice_cascade(engine, [describe(engine, name) for name in dependents])
     drop_users(engine, affected)
-    if any(key[0] == "partitioned" for key in engine.catalog.others):
+    if engine.catalog.partitioned:
         update_default_bounds(engine)
 
 

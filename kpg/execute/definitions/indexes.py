@@ -70,7 +70,7 @@ def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
     if statement.unique:
         distinct, included = statement.nulls_distinct, statement.include_columns
         key = Unique(name, columns, nulls_distinct=distinct, index=True, included=included)
-        partitioning = catalog.others.get(("partitioned", entry.name.lower(), ""))
+        partitioning = catalog.partitioned.get(entry.name.lower())
         if partitioning is not None:
             check_key(partitioning, columns)
         add_key(engine, entry, key)
@@ -142,10 +142,10 @@ def check_key(partitioning: "Partitioned", columns: tuple[str, ...]) -> None:
 
 def _add_to_partitions(engine: Engine, name: str) -> None:
     """Add a table's keys to its partitions."""
-    for key, heir in list(engine.catalog.others.items()):
-        if key[0] == "inherits" and key[1] == name.lower():
-            add_parent_keys(engine, engine.catalog.table(name), engine.catalog.table(heir.child))
-            _add_to_partitions(engine, heir.child)
+    for partition in list(engine.catalog.partitions.values()):
+        if partition.parent.lower() == name.lower():
+            add_parent_keys(engine, engine.catalog.table(name), engine.catalog.table(partition.child))
+            _add_to_partitions(engine, partition.child)
 
 
 def add_key(engine: Engine, entry: TableEntry, key: Unique) -> None:
@@ -209,9 +209,9 @@ def arrangement_plan(table: str, schema: Schema, columns: tuple[str, ...]) -> Pl
 
 
 def _drop_unique_index(engine: Engine, index: Index) -> None:
-    key = ("unique index", index.table.lower(), index.name.rpartition(".")[2].lower())
-    if key in engine.catalog.others:
-        drop_unique_index(engine, engine.catalog.others[key])
+    key = (index.table.lower(), index.name.rpartition(".")[2].lower())
+    if key in engine.catalog.unique_indexes:
+        drop_unique_index(engine, engine.catalog.unique_indexes[key])
 
 
 def check_not_other_kind(engine: Engine, name: str, statement: ast.DropOther) -> None:
@@ -270,13 +270,13 @@ def add_unique_index(engine: Engine, entry: TableEntry, index: UniqueIndex) -> N
     unique = Unique(index.name, names, nulls_distinct=index.nulls_distinct)
     engine.tables.create(key_table, Schema(columns), Constraints(uniques=(unique,)))
     key.insert_keys(engine.executor.scan(entry.name))
-    engine.catalog.others["unique index", entry.name.lower(), index.name.lower()] = index
+    engine.catalog.unique_indexes[entry.name.lower(), index.name.lower()] = index
     engine.tables.refresh_constraints()
 
 
 def drop_unique_index(engine: Engine, index: UniqueIndex) -> None:
     """Drop a unique index over expressions or with a predicate."""
-    engine.catalog.others.pop(("unique index", index.table.lower(), index.name.lower()), None)
+    engine.catalog.unique_indexes.pop((index.table.lower(), index.name.lower()), None)
     if index.kept in engine.catalog:
         engine.drop(index.kept)
     engine.tables.refresh_constraints()

@@ -84,7 +84,7 @@ def record_partitioning(engine: Engine, statement: ast.CreateTable, name: str) -
         uniques = statement.constraints.uniques if entry is None else entry.constraints.uniques
         for unique in uniques:
             check_key(statement.partitioned, unique.columns)
-        engine.catalog.others["partitioned", name.lower(), ""] = replace(statement.partitioned, table=name)
+        engine.catalog.partitioned[name.lower()] = replace(statement.partitioned, table=name)
 
 
 def create_partition(engine: Engine, statement: ast.CreateTable, name: str) -> None:
@@ -111,8 +111,7 @@ def create_partition(engine: Engine, statement: ast.CreateTable, name: str) -> N
     )
     entry, _ = definition(table_statement, name, catalog)
     engine.tables.create(name, entry.schema, entry.constraints)
-    key = ("inherits", parent.name.lower(), name.lower())
-    catalog.others[key] = Heir(parent.name, name, text, not text, bound)
+    catalog.partitions[name.lower()] = Heir(parent.name, name, text, not text, bound)
     record_partitioning(engine, statement, name)
     update_default_bounds(engine)
     replan_readers(engine, parent)
@@ -137,10 +136,10 @@ def _with_own_columns(definition: ast.CreateTable, statement: ast.CreateTable) -
 def update_default_bounds(engine: Engine) -> None:
     """Update the bounds of DEFAULT partitions, which exclude the rows of all others."""
     catalog = engine.catalog
-    for default in [one for key, one in catalog.others.items() if key[0] == "inherits" and one.default]:
+    for default in [one for one in catalog.partitions.values() if one.default]:
         bounds = [one.bound for one in partitions_of(engine, default.parent) if not one.default]
         text = " AND ".join(f"NOT {bound}" for bound in bounds)
-        for name in (default.child, *descendant_tables(catalog.others, default.child)):
+        for name in (default.child, *descendant_tables(catalog.partitions, default.child)):
             entry = catalog.table(name)
             own = {one.name for one in _bound_check(default.child, "true")}
             kept = tuple(one for one in entry.constraints.checks if one.name not in own)
@@ -151,8 +150,8 @@ def update_default_bounds(engine: Engine) -> None:
 
 
 def _partitioning_of(engine: Engine, parent: TableEntry, span: Span) -> Partitioned:
-    whole = engine.catalog.others.get(("partitioned", parent.name.lower(), ""))
-    if not isinstance(whole, Partitioned):
+    whole = engine.catalog.partitioned.get(parent.name.lower())
+    if whole is None:
         raise ProgrammingError(f'"{parent.name}" is not partitioned', span=span)
     return whole
 
@@ -166,7 +165,7 @@ def attach(engine: Engine, parent: TableEntry, action: ddl.AttachPartition, span
     """Run ATTACH PARTITION."""
     catalog = engine.catalog
     partitioning, child = _partitioning_of(engine, parent, span), catalog.table(action.child, span)
-    if any(key[0] == "inherits" and key[2] == child.name.lower() for key in catalog.others):
+    if child.name.lower() in catalog.partitions:
         raise ProgrammingError(f'"{child.name}" is already a partition', span=span)
     _check_columns(parent, child, span)
     check_readers_replannable(engine, parent, span)
@@ -178,8 +177,7 @@ def attach(engine: Engine, parent: TableEntry, action: ddl.AttachPartition, span
         raise IntegrityError(message, span=span)
     checks = (*child.constraints.checks, *_bound_check(child.name, text))
     catalog.replace(replace(child, constraints=replace(child.constraints, checks=checks)))
-    key = ("inherits", parent.name.lower(), child.name.lower())
-    catalog.others[key] = Heir(parent.name, child.name, text, not text, action.bound)
+    catalog.partitions[child.name.lower()] = Heir(parent.name, child.name, text, not text, action.bound)
     add_parent_keys(engine, parent, catalog.table(child.name))
     update_default_bounds(engine)
     replan_readers(engine, parent)
@@ -204,15 +202,15 @@ def detach(engine: Engine, parent: TableEntry, action: ddl.DetachPartition, span
     """Run DETACH PARTITION."""
     catalog = engine.catalog
     child = catalog.table(action.child, span)
-    key = ("inherits", parent.name.lower(), child.name.lower())
-    if key not in catalog.others:
+    partition = catalog.partitions.get(child.name.lower())
+    if partition is None or partition.parent != parent.name:
         message = f'relation "{child.name}" is not a partition of relation "{parent.name}"'
         raise ProgrammingError(message, span=span)
     check_readers_replannable(engine, parent, span)
     if engine.tables.references is not None:
         engine.tables.foreign_keys.check_detach(child.name)
     own = {check.name for check in _bound_check(child.name, "true")}
-    del catalog.others[key]
+    del catalog.partitions[child.name.lower()]
     checks = tuple(check for check in child.constraints.checks if check.name not in own)
     catalog.replace(replace(child, constraints=replace(child.constraints, checks=checks)))
     update_default_bounds(engine)
@@ -259,7 +257,7 @@ def check_bound(engine: Engine, parent: TableEntry, bound: Bound, name: str, spa
 def _partition_rows(engine: Engine, parent: TableEntry, name: str) -> Words:
     """Return all rows of a partition, with columns in the parent's order."""
     found = []
-    for table in (name, *descendant_tables(engine.catalog.others, name)):
+    for table in (name, *descendant_tables(engine.catalog.partitions, name)):
         words = engine.executor.scan(table)
         order = column_order(engine.catalog.table(table), parent)
         found.append(words[order])

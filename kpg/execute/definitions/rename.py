@@ -48,9 +48,11 @@ def rewrite_references(engine: Engine, names: NameMap) -> None:
             _replace_value(catalog.types, key, map_texts(one, rewrite))
     for name, routines in list(catalog.routines.items()):
         _replace_value(catalog.routines, name, _rewrite_each(routines, rewrite))
-    for other, one in list(catalog.others.items()):
-        rewritten = _rewrite_each(one, rewrite) if isinstance(one, tuple) else map_texts(one, rewrite)
-        _replace_value(catalog.others, other, _rewrite_aggregates(rewritten, names))
+    for mapping in (catalog.policies, catalog.partitioned, catalog.unique_indexes):
+        for other, definition in list(mapping.items()):
+            _replace_value(mapping, other, map_texts(definition, rewrite))
+    for name, aggregates in list(catalog.aggregates.items()):
+        _replace_value(catalog.aggregates, name, _rewrite_aggregates(aggregates, names))
     catalog.version += 1
     engine.tables.refresh_constraints()
 
@@ -84,16 +86,14 @@ def _rewrite_view(entry: ViewEntry, rewrite: Any) -> ViewEntry:
     return replace(entry, whole=text if text != entry.text else entry.whole, defaults=defaults)
 
 
-def _rewrite_aggregates(aggregates: Any, names: NameMap) -> Any:
+def _rewrite_aggregates(aggregates: tuple[Aggregate, ...], names: NameMap) -> tuple[Aggregate, ...]:
     """Rename the functions that aggregates name."""
 
     def new(name: str) -> str:
         return names.get((FUNCTION, name.lower().removeprefix(f"{PUBLIC}.")), name)
 
-    if isinstance(aggregates, tuple) and any(isinstance(each, Aggregate) for each in aggregates):
-        found = tuple(replace(each, step=new(each.step), final=new(each.final)) for each in aggregates)
-        return found if found != aggregates else aggregates
-    return aggregates
+    found = tuple(replace(each, step=new(each.step), final=new(each.final)) for each in aggregates)
+    return found if found != aggregates else aggregates
 
 
 # Types
@@ -112,7 +112,7 @@ def replace_type(engine: Engine, old: Type, name: str) -> None:
     catalog, new = engine.catalog, replace(old, name=name)
     del catalog.types[old.name.lower()]
     catalog.types[name.lower()] = new
-    for mapping in (catalog.types, catalog.routines, catalog.others):
+    for mapping in (catalog.types, catalog.routines, catalog.aggregates):
         for key, value in list(mapping.items()):
             _replace_value(mapping, key, substitute_type(value, old, new))
     for entry in list(catalog):
@@ -276,11 +276,10 @@ class _SchemaRename:
         for name in [one for one in catalog.routines if one.startswith(f"{self._old}.")]:
             new = self._new_name(FUNCTION, name)
             catalog.routines[new] = tuple(replace(one, name=str(new)) for one in catalog.routines.pop(name))
-        for key, one in list(catalog.others.items()):
-            if key[0] == "aggregate" and key[1].startswith(f"{self._old}."):
-                del catalog.others[key]
-                new = self._new_name(FUNCTION, key[1])
-                catalog.others["aggregate", new, ""] = tuple(replace(each, name=str(new)) for each in one)
+        for name in [one for one in catalog.aggregates if one.startswith(f"{self._old}.")]:
+            new = self._new_name(FUNCTION, name)
+            overloads = catalog.aggregates.pop(name)
+            catalog.aggregates[new] = tuple(replace(one, name=str(new)) for one in overloads)
 
     def _rename_indexes(self) -> None:
 

@@ -10,6 +10,7 @@ from itertools import count
 from typing import Final, assert_never
 
 from kpg.compiler.catalog.entries import Catalog
+from kpg.compiler.catalog.privileges import Policy
 from kpg.compiler.catalog.routines import POLYMORPHIC, Aggregate, ArrayFold, Routine
 from kpg.compiler.qualified_names import sibling_name
 from kpg.compiler.sql.bind.query import new_binding
@@ -339,7 +340,7 @@ def _create_aggregate(engine: Engine, statement: ast.CreateAggregate) -> None:
             )
         except ProgrammingError as error:
             raise ProgrammingError(error.message, span=span, hint=error.hint) from None
-    catalog.others["aggregate", name, ""] = (*known, aggregate)
+    catalog.aggregates[name] = (*known, aggregate)
 
 
 def _free_fold_name(catalog: Catalog, name: str) -> str:
@@ -397,9 +398,9 @@ def _drop_aggregate(engine: Engine, statement: ast.DropAggregate, name: str, typ
     _check_aggregate_unused(engine, old, "dropped", statement)
     rest = tuple(item for item in known if item is not old)
     if rest:
-        catalog.others["aggregate", plain, ""] = rest
+        catalog.aggregates[plain] = rest
     else:
-        del catalog.others["aggregate", plain, ""]
+        del catalog.aggregates[plain]
 
 
 def _check_aggregate_unused(
@@ -437,11 +438,6 @@ def _drop_callers(engine: Engine, routine: Routine, span: Span, *, cascade: bool
         _drop_caller(engine, caller.removal)
 
 
-def _remove_other(engine: Engine, key: tuple[str, ...]) -> None:
-    engine.catalog.others.pop(key, None)
-    engine.catalog.version += 1
-
-
 def _drop_caller(engine: Engine, removal: Removal) -> None:
     """Run the statement that drops a caller."""
     match removal:
@@ -455,7 +451,8 @@ def _drop_caller(engine: Engine, removal: Removal) -> None:
             drop_relations(engine, removal)
         case ast.DropAggregate():
             run_aggregate(engine, removal)
-        case tuple():
-            _remove_other(engine, removal)
+        case Policy():
+            engine.catalog.policies.pop((removal.table.lower(), removal.name.lower()), None)
+            engine.catalog.version += 1
         case _:
             assert_never(removal)

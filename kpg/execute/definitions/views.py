@@ -97,10 +97,7 @@ def _planning_catalog(engine: Engine, statement: ast.CreateView) -> Catalog:
 
 def _is_filtered(catalog: Catalog) -> bool:
     """Whether policies may hide rows from the role."""
-    if not catalog.checks_privileges or not catalog.others:
-        return False
-
-    return has_enabled_row_security(catalog)
+    return catalog.checks_privileges and has_enabled_row_security(catalog)
 
 
 def _plan(engine: Engine, statement: ast.CreateView, catalog: Catalog) -> tuple[PlannedStatement, bool]:

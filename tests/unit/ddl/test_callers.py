@@ -26,7 +26,7 @@ def db() -> Database:
         ("create table t (a int, c int generated always as (b(a)) stored)", "column c of table t"),
         ("create table t (a int); create unique index i on t (b(a))", 'unique index "i" of t'),
         ("create table t (a int); create policy p on t using (ok(a))", 'policy "p" of t'),
-        ("create table t (a int) partition by range (b(a))", 'partitioned "t" of t'),
+        ("create table t (a int) partition by range (b(a))", 'partitioned table "t"'),
         ("create domain d as int check (ok(value)); create table t (a d)", "constraint t_a_check of table t"),
         ("create domain d as int default b(1)", "the DEFAULT of domain d"),
     ],

@@ -122,7 +122,10 @@ def state(db: "kpg.Database") -> dict[str, Any]:
     """All that definitions change."""
     engine = db._engine
     catalog = engine.catalog
-    names = ("sequences", "schemas", "comments", "indexes", "types", "routines", "others", "functions")
+    names = (
+        *("sequences", "schemas", "comments", "indexes", "types", "routines", "aggregates", "functions"),
+        *("policies", "row_security", "partitions", "partitioned", "unique_indexes"),
+    )
     found: dict[str, Any] = {name: dict(getattr(catalog, name)) for name in names}
     found["relations"] = {entry.name: entry for entry in catalog if entry.name != "kpg_clock"}
     found["uses"] = dict(engine.views.read_pairs())

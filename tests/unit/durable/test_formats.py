@@ -121,10 +121,9 @@ def _write(folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, 
         patch.setattr(database_state, "OTHER_CLASSES", database_state.OTHER_CLASSES | FORMER)
         with kpg.connect(folder) as db:
             db.sql("create table t (a int); create table r (a int); insert into t values (1)")
+            former = [(("other", kind, "t", name), made)]
+            patch.setattr(database_state, "_table_objects", lambda catalog: former)
             db.sql("create unique index i on t (abs(a))")
-            db._engine.catalog.others.pop((kind, "t", name), None)
-            db._engine.catalog.others.pop(("unique index", "t", name), None)
-            db._engine.catalog.others[kind, "t", name] = made
             db.sql("insert into t values (2)")
 
 
@@ -148,7 +147,7 @@ def test_a_folder_with_a_removed_definition_names_it(
 def test_a_unique_index_of_an_earlier_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with kpg.connect() as db:
         db.sql("create table t (a int); create unique index i on t (abs(a))")
-        kept = db._engine.catalog.others["unique index", "t", "i"].kept
+        kept = db._engine.catalog.unique_indexes["t", "i"].kept
     made = Exclusion("i", ("abs(a)",), ("=",), index=True, table="t", kept=kept)
     _write(tmp_path / "db", monkeypatch, "exclusion", "i", made)
     for _ in range(2):
