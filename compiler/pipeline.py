@@ -8,7 +8,7 @@ from kpg.compiler.passes import PIPELINE, Pass, Step, run, without_rowids
 from kpg.compiler.passes.prune_columns import prune_columns
 from kpg.compiler.physical import plan_query
 from kpg.compiler.physical.cardinality import NoStatistics, Statistics
-from kpg.compiler.rules.demand.outcome import RestrictionResult
+from kpg.compiler.rules.demand import RestrictionResult
 from kpg.compiler.sql.frontend import LoweredQuery
 from kpg.runtime.plan import Plan
 from kpg.runtime.records import dataclass

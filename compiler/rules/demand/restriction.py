@@ -29,7 +29,7 @@ from kpg.compiler.passes import PREDICATE_PLACEMENT, run
 from kpg.compiler.passes.fuse_selections import Selection, build, peel
 from kpg.compiler.physical.cardinality import CardinalityEstimates, Statistics
 from kpg.compiler.rules import core
-from kpg.compiler.rules.demand.outcome import Note, RestrictionResult
+from kpg.compiler.rules.demand import Note, RestrictionResult
 from kpg.compiler.rules.demand.rule_program import (
     Definitions,
     NotRules,
