@@ -182,20 +182,6 @@ def _escape_nul(text: str) -> str:
     return text.replace("\0", "\\0")
 
 
-TAG_NOISE_WORDS: Final = frozenset(
-    ("OR", "REPLACE", "TEMP", "TEMPORARY", "UNLOGGED", "UNIQUE", "LOCAL", "GLOBAL", "RECURSIVE")
-)
-TAGS_BY_FIRST_WORD: Final = {
-    "BEGIN": "BEGIN",
-    "START": "START TRANSACTION",
-    "COMMIT": "COMMIT",
-    "END": "COMMIT",
-    "ABORT": "ROLLBACK",
-    "ROLLBACK": "ROLLBACK",
-    "DECLARE": "DECLARE CURSOR",
-    "TRUNCATE": "TRUNCATE TABLE",
-}
-
 COUNTED_TAGS: Final[dict[type, str]] = {
     ast.Select: "SELECT",
     ast.Insert: "INSERT 0",
@@ -207,13 +193,8 @@ COUNTED_TAGS: Final[dict[type, str]] = {
     ast.CreateTableAs: "SELECT",
 }
 """Tags that are followed by a number of rows."""
-FIXED_TAGS: Final[dict[type, str]] = {
-    statements.LockTable: "LOCK TABLE",
-    statements.Close: "CLOSE CURSOR",
-    statements.SetConstraints: "SET CONSTRAINTS",
-    statements.Show: "SHOW",
-}
-"""Tags of statements that differ from the statement's first words."""
+LISTING: Final = (ast.ShowTables, ast.Describe, ast.VerifyView)
+"""Statements of kpg's own that return rows."""
 
 
 def command_tag(statement: ast.Statement, outcome: Result | None) -> str:
@@ -221,33 +202,14 @@ def command_tag(statement: ast.Statement, outcome: Result | None) -> str:
 
     With data-modifying WITH clauses it is the tag of the main statement.
     """
-    word = COUNTED_TAGS.get(type(statement.main if isinstance(statement, ast.ModifyingWith) else statement))
-    if word is not None:
-        return f"{word} {0 if outcome is None else outcome.rowcount}"
-    if isinstance(statement, statements.Savepoint) and statement.kind == "RETURN":
-        return "ROLLBACK"
-    if isinstance(statement, statements.Close | statements.Deallocate) and not statement.name:
-        return "CLOSE CURSOR ALL" if isinstance(statement, statements.Close) else "DEALLOCATE ALL"
-    if type(statement) in FIXED_TAGS:
-        return FIXED_TAGS[type(statement)]
-    if isinstance(statement, statements.Fetch):
-        return f"{'MOVE' if statement.moves else 'FETCH'} {0 if outcome is None else outcome.rowcount}"
-    return _tag_from_text(statement, outcome)
-
-
-def _tag_from_text(statement: ast.Statement, outcome: Result | None) -> str:
-    span = statement.span
-    words = span.source[span.start : span.end].upper().split()
-    first = words[0].rstrip(";") if words else ""
-    if first in TAGS_BY_FIRST_WORD:
-        return TAGS_BY_FIRST_WORD[first]
-    if first == "WITH" or (outcome is not None and first not in ("CREATE", "EXECUTE", "EXPLAIN")):
-        return f"SELECT {0 if outcome is None else outcome.rowcount}"
-    if first not in ("CREATE", "DROP", "ALTER"):
-        return f"{first} {words[1].rstrip(';')}" if first == "DISCARD" else first
-    rest = [word for word in words[1:4] if word not in TAG_NOISE_WORDS]
-    kind = rest[:2] if rest[:1] == ["MATERIALIZED"] else rest[:1]
-    return " ".join([first, *kind])
+    statement = statement.main if isinstance(statement, ast.ModifyingWith) else statement
+    count = 0 if outcome is None else outcome.rowcount
+    if isinstance(statement, LISTING) and outcome is not None:
+        return f"SELECT {count}"
+    word = COUNTED_TAGS.get(type(statement))
+    if word is None and isinstance(statement, ast.Fetch):
+        word = statement.command_tag()
+    return statement.command_tag() if word is None else f"{word} {count}"
 
 
 def executed_row_word(session: Session, statement: ast.Statement) -> str | None:

@@ -5,7 +5,6 @@ cursors, prepared statements and settings. VACUUM and similar statements do litt
 Postgres refuses.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -220,17 +219,10 @@ WriteStatement = (
 TRUE: Final = ("on", "true", "yes", "1", "t", "y")
 
 
-def command_tag(statement: object) -> str:
-    """Return the command tag of a statement: ``CREATE TABLE`` for ``CreateTable``."""
-    if isinstance(statement, statements.Drop):
-        return f"DROP {statement.kind}"
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(statement).__name__).upper()
-
-
-def refuse_write(engine: Engine, statement: object) -> None:
+def refuse_write(engine: Engine, statement: Statement) -> None:
     """Raise InterfaceError for a write in a read-only transaction, which is rolled back."""
     with engine.transactions.failing_on_error():
-        error = InterfaceError(f"cannot execute {command_tag(statement)} in a read-only transaction")
+        error = InterfaceError(f"cannot execute {statement.command_tag()} in a read-only transaction")
         error.sqlstate = "25006"
         raise error
 

@@ -1,5 +1,7 @@
 """Statement records of DDL: one per CREATE, DROP and GRANT statement, and one per action of ALTER."""
 
+from typing import ClassVar
+
 from kpg.compiler.catalog.constraints import Bound, Constraint, Domain, Rule, Sequence
 from kpg.compiler.catalog.privileges import Attributes
 from kpg.compiler.catalog.routines import Parameter
@@ -8,11 +10,27 @@ from kpg.runtime.records import dataclass
 from kpg.runtime.types import ColumnDef, Type
 
 
-class Definition:
-    """Base of DDL statements."""
+class Command:
+    """Base of all statements, with Postgres' command tag of each."""
 
     __slots__ = ()
     span: Span
+    tag: ClassVar[str]
+    """Command tag, as a format of the statement's fields."""
+
+    def __init_subclass__(cls, *, tag: str = "") -> None:
+        if tag:
+            cls.tag = tag
+
+    def command_tag(self) -> str:
+        """Return the command tag."""
+        return self.tag.format(self).upper()
+
+
+class Definition(Command):
+    """Base of DDL statements."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +219,7 @@ class PrivilegeSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateRole(Definition):
+class CreateRole(Definition, tag="CREATE ROLE"):
     """CREATE ROLE, USER or GROUP.
 
     The new role becomes a member of the roles ``into``. ``members`` and ``admins`` become its members.
@@ -216,7 +234,7 @@ class CreateRole(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class AlterRole(Definition):
+class AlterRole(Definition, tag="ALTER ROLE"):
     """ALTER ROLE: attributes, a new name, members, or a default of a setting."""
 
     name: str
@@ -231,7 +249,7 @@ class AlterRole(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class DropRole(Definition):
+class DropRole(Definition, tag="DROP ROLE"):
     """DROP ROLE."""
 
     names: tuple[str, ...]
@@ -249,6 +267,10 @@ class GrantRole(Definition):
     options: tuple[tuple[str, bool], ...]
     cascade: bool
     span: Span
+
+    def command_tag(self) -> str:
+        """Return the command tag."""
+        return "GRANT ROLE" if self.is_grant else "REVOKE ROLE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,9 +295,13 @@ class Grant(Definition):
     arguments: tuple[tuple[Type, ...] | None, ...] = ()
     """Argument types of each function in ``names``; None if they are left out."""
 
+    def command_tag(self) -> str:
+        """Return the command tag."""
+        return "GRANT" if self.is_grant else "REVOKE"
+
 
 @dataclass(frozen=True, slots=True)
-class AlterDefaults(Definition):
+class AlterDefaults(Definition, tag="ALTER DEFAULT PRIVILEGES"):
     """ALTER DEFAULT PRIVILEGES: owners and schemas of the objects, and a GRANT or REVOKE."""
 
     owners: tuple[str, ...]
@@ -285,7 +311,7 @@ class AlterDefaults(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class AlterOwner(Definition):
+class AlterOwner(Definition, tag="ALTER {0.kind}"):
     """ALTER ... OWNER TO."""
 
     kind: str
@@ -306,6 +332,10 @@ class Reassign(Definition):
     cascade: bool
     span: Span
 
+    def command_tag(self) -> str:
+        """Return the command tag."""
+        return "REASSIGN OWNED" if self.owner else "DROP OWNED"
+
 
 AnyRole = CreateRole | AlterRole | DropRole | GrantRole | Grant | AlterDefaults | AlterOwner | Reassign
 
@@ -315,7 +345,7 @@ Options = tuple[tuple[str, object], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class CreateSequence(Definition):
+class CreateSequence(Definition, tag="CREATE SEQUENCE"):
     """CREATE SEQUENCE."""
 
     name: str
@@ -326,7 +356,7 @@ class CreateSequence(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class AlterSequence(Definition):
+class AlterSequence(Definition, tag="ALTER SEQUENCE"):
     """ALTER SEQUENCE; ``rename`` is its new name, or empty."""
 
     name: str
@@ -337,7 +367,7 @@ class AlterSequence(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class RenameSchema(Definition):
+class RenameSchema(Definition, tag="ALTER SCHEMA"):
     """ALTER SCHEMA ... RENAME TO."""
 
     name: str
@@ -346,7 +376,7 @@ class RenameSchema(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateSchema(Definition):
+class CreateSchema(Definition, tag="CREATE SCHEMA"):
     """CREATE SCHEMA; an empty ``owner`` is the session user. ``elements`` are the texts of its statements."""
 
     name: str
@@ -357,7 +387,7 @@ class CreateSchema(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateIndex(Definition):
+class CreateIndex(Definition, tag="CREATE INDEX"):
     """CREATE [UNIQUE] INDEX; ``columns`` are empty for an index over expressions, or a partial one.
 
     ``what`` is the text from the column list on.
@@ -378,7 +408,7 @@ class CreateIndex(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateType(Definition):
+class CreateType(Definition, tag="CREATE TYPE"):
     """CREATE TYPE: an ENUM, or a RECORD with a name."""
 
     name: str
@@ -387,7 +417,7 @@ class CreateType(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateDomain(Definition):
+class CreateDomain(Definition, tag="CREATE DOMAIN"):
     """CREATE DOMAIN."""
 
     domain: Domain
@@ -395,7 +425,7 @@ class CreateDomain(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class DropOther(Definition):
+class DropOther(Definition, tag="DROP {0.kind}"):
     """DROP SEQUENCE, SCHEMA, INDEX or TYPE."""
 
     kind: str
@@ -406,7 +436,7 @@ class DropOther(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class Truncate(Definition):
+class Truncate(Definition, tag="TRUNCATE TABLE"):
     """TRUNCATE."""
 
     tables: tuple[str, ...]
@@ -416,7 +446,7 @@ class Truncate(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class Comment(Definition):
+class Comment(Definition, tag="COMMENT"):
     """COMMENT ON; without a text it removes the comment."""
 
     kind: str
@@ -427,7 +457,7 @@ class Comment(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class Alter(Definition):
+class Alter(Definition, tag="ALTER {0.kind}"):
     """ALTER TABLE, VIEW, MATERIALIZED VIEW or INDEX, with its actions."""
 
     kind: str
@@ -438,7 +468,7 @@ class Alter(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class AlterDomain(Definition):
+class AlterDomain(Definition, tag="ALTER DOMAIN"):
     """ALTER DOMAIN, as an action on a column with an empty name."""
 
     name: str
@@ -447,7 +477,7 @@ class AlterDomain(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class AlterUserType(Definition):
+class AlterUserType(Definition, tag="ALTER TYPE"):
     """ALTER TYPE: ``action`` applies to the label or field ``old``; ``new`` is its new name or the type's.
 
     ``before`` and ``after`` place a new label.
@@ -466,7 +496,7 @@ class AlterUserType(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateFunction(Definition):
+class CreateFunction(Definition, tag="CREATE FUNCTION"):
     """CREATE FUNCTION in SQL. ``columns`` name the columns of its result.
 
     User-defined types and row types are ENUMs without labels here.
@@ -489,7 +519,7 @@ class CreateFunction(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class DropFunction(Definition):
+class DropFunction(Definition, tag="DROP {0.kind}"):
     """DROP FUNCTION: names with argument types; None if these are left out.
 
     ``kind`` is ``function`` or ``routine``.
@@ -503,7 +533,7 @@ class DropFunction(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class AlterFunction(Definition):
+class AlterFunction(Definition, tag="ALTER FUNCTION"):
     """ALTER FUNCTION: a new name or "", and STRICT; None means unchanged.
 
     ``security_definer``: whether it runs with its owner's privileges; None means unchanged.
@@ -519,7 +549,7 @@ class AlterFunction(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateAggregate(Definition):
+class CreateAggregate(Definition, tag="CREATE AGGREGATE"):
     """CREATE AGGREGATE; see ``routines.Aggregate``."""
 
     name: str
@@ -533,7 +563,7 @@ class CreateAggregate(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class DropAggregate(Definition):
+class DropAggregate(Definition, tag="DROP AGGREGATE"):
     """DROP AGGREGATE: names, each with its argument types."""
 
     names: tuple[tuple[str, tuple[Type, ...]], ...]
@@ -558,9 +588,13 @@ class DefinePolicy(Definition):
     new_name: str = ""
     if_exists: bool = False
 
+    def command_tag(self) -> str:
+        """Return the command tag."""
+        return f"{'alter' if self.verb == 'rename' else self.verb} policy".upper()
+
 
 @dataclass(frozen=True, slots=True)
-class CreateEgoView(Definition):
+class CreateEgoView(Definition, tag="CREATE EGO VIEW"):
     """CREATE EGO VIEW, as texts of SQL."""
 
     name: str

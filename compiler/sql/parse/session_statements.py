@@ -103,10 +103,10 @@ def _parse_channel(word: str, reader: Reader) -> statements.Statement:
 def parse_transaction(reader: Reader) -> statements.Statement | None:
     """Parse BEGIN, COMMIT, ROLLBACK, SAVEPOINT and their variants; None for any other statement."""
     span = reader.span
-    if reader.accept("BEGIN") or reader.accept("START", "TRANSACTION"):
+    if (is_start := reader.accept("START", "TRANSACTION")) or reader.accept("BEGIN"):
         _skip_noise_word(reader)
         _, read_only = _parse_modes(reader)
-        found: statements.Statement = statements.Begin(span, read_only)
+        found: statements.Statement = statements.Begin(span, read_only, is_start)
     elif reader.accept("SAVEPOINT"):
         found = ast.Savepoint("SAVE", reader.name(), span)
     elif reader.accept("RELEASE"):
@@ -173,11 +173,11 @@ def parse_setting(reader: Reader) -> statements.Statement | None:
     for words, for_session in (("ROLE", False), ("SESSION AUTHORIZATION", True)):
         if reader.accept("RESET", *words.split()):
             reader.expect_end()
-            return ast.SetRole("", for_session, False, span)
+            return ast.SetRole("", for_session, False, span, is_reset=True)
     if reader.accept("RESET"):
         name = "" if reader.accept("ALL") else _parse_setting_name(reader)
         reader.expect_end()
-        return ast.Set(name, (), span)
+        return ast.Set(name, (), span, is_reset=True)
     if reader.accept("SHOW"):
         name = _parse_setting_name(reader)
         reader.expect_end()

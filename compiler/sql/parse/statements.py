@@ -10,18 +10,17 @@ from sqlglot import exp
 
 from kpg.compiler.catalog.constraints import Bound, Constraints, Partitioned, Sequence
 from kpg.compiler.catalog.updatable_views import UpdatableView
-from kpg.compiler.sql.parse.definitions import AnyDefinition
+from kpg.compiler.sql.parse.definitions import AnyDefinition, Command
 from kpg.compiler.sql.parse.features import StatementSpan
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Schema
 
 
-class SessionStatement:
+class SessionStatement(Command):
     """Base of the session statements."""
 
     __slots__ = ()
-    span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +31,13 @@ class Savepoint(SessionStatement):
     name: str
     span: Span
 
+    def command_tag(self) -> str:
+        """Return the command tag."""
+        return {"SAVE": "SAVEPOINT", "RELEASE": "RELEASE", "RETURN": "ROLLBACK"}[self.kind]
+
 
 @dataclass(frozen=True, slots=True)
-class SetConstraints(SessionStatement):
+class SetConstraints(SessionStatement, tag="SET CONSTRAINTS"):
     """SET CONSTRAINTS; no names mean all."""
 
     names: tuple[str, ...]
@@ -51,6 +54,12 @@ class Set(SessionStatement):
     span: Span
     local: bool = False
     """Whether the setting ends with the transaction."""
+    is_reset: bool = False
+    """Whether it is RESET."""
+
+    def command_tag(self) -> str:
+        """Return the command tag."""
+        return "RESET" if self.is_reset else "SET"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +70,15 @@ class SetRole(SessionStatement):
     session: bool
     local: bool
     span: Span
+    is_reset: bool = False
+
+    def command_tag(self) -> str:
+        """Return the command tag."""
+        return "RESET" if self.is_reset else "SET"
 
 
 @dataclass(frozen=True, slots=True)
-class SetPosition(SessionStatement):
+class SetPosition(SessionStatement, tag="SET"):
     """SET POSITION source = position: the transaction's position in an external source."""
 
     source: exp.Expr
@@ -73,7 +87,7 @@ class SetPosition(SessionStatement):
 
 
 @dataclass(frozen=True, slots=True)
-class Show(SessionStatement):
+class Show(SessionStatement, tag="SHOW"):
     """SHOW; ``ALL`` shows all settings."""
 
     name: str
@@ -81,7 +95,7 @@ class Show(SessionStatement):
 
 
 @dataclass(frozen=True, slots=True)
-class SetTransaction(SessionStatement):
+class SetTransaction(SessionStatement, tag="SET"):
     """SET TRANSACTION or SET SESSION CHARACTERISTICS; an empty ``level`` and None are unspecified.
 
     ``snapshot`` is the identifier of SET TRANSACTION SNAPSHOT.
@@ -95,13 +109,17 @@ class SetTransaction(SessionStatement):
 
 
 @dataclass(frozen=True, slots=True)
-class LockTable(SessionStatement):
+class LockTable(SessionStatement, tag="LOCK TABLE"):
     """LOCK TABLE: relations, each with its ONLY, and a lock mode of ``pg_locks``."""
 
     relations: tuple[tuple[str, bool], ...]
     mode: str
     waits: bool
     span: Span
+
+
+UTILITY_TAGS: Final = {"ANALYSE": "ANALYZE", "REFRESH": "REFRESH MATERIALIZED VIEW"}
+"""Command tags of utility statements that differ from the command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +136,15 @@ class Utility(SessionStatement):
     notices: tuple[tuple[str, str], ...] = ()
     """Notices with their SQLSTATEs, from IF EXISTS or IF NOT EXISTS."""
 
+    def command_tag(self) -> str:
+        """Return the command tag."""
+        if self.command == "DISCARD":
+            return f"DISCARD {self.option}"
+        return UTILITY_TAGS.get(self.command, self.command)
+
 
 @dataclass(frozen=True, slots=True)
-class Notify(SessionStatement):
+class Notify(SessionStatement, tag="NOTIFY"):
     """NOTIFY channel, 'payload'."""
 
     channel: str
@@ -136,9 +160,13 @@ class Listen(SessionStatement):
     listens: bool
     span: Span
 
+    def command_tag(self) -> str:
+        """Return the command tag."""
+        return "LISTEN" if self.listens else "UNLISTEN"
+
 
 @dataclass(frozen=True, slots=True)
-class Prepare(SessionStatement):
+class Prepare(SessionStatement, tag="PREPARE"):
     """PREPARE name AS statement; ``text`` is the statement."""
 
     name: str
@@ -157,6 +185,11 @@ class Execute(SessionStatement):
     enclosing_text: tuple[str, str] = ("", "")
     """Text before and after it, of CREATE TABLE AS or EXPLAIN."""
 
+    def command_tag(self) -> str:
+        """Return the command tag."""
+        before = self.enclosing_text[0].upper()
+        return "EXECUTE" if not before else "EXPLAIN" if before.startswith("EXPLAIN") else "CREATE TABLE"
+
 
 @dataclass(frozen=True, slots=True)
 class Deallocate(SessionStatement):
@@ -165,9 +198,13 @@ class Deallocate(SessionStatement):
     name: str
     span: Span
 
+    def command_tag(self) -> str:
+        """Return the command tag."""
+        return "DEALLOCATE" if self.name else "DEALLOCATE ALL"
+
 
 @dataclass(frozen=True, slots=True)
-class Declare(SessionStatement):
+class Declare(SessionStatement, tag="DECLARE CURSOR"):
     """DECLARE name CURSOR FOR query."""
 
     name: str
@@ -190,6 +227,10 @@ class Fetch(SessionStatement):
     moves: bool
     span: Span
 
+    def command_tag(self) -> str:
+        """Return the command tag."""
+        return "MOVE" if self.moves else "FETCH"
+
 
 @dataclass(frozen=True, slots=True)
 class Close(SessionStatement):
@@ -197,6 +238,10 @@ class Close(SessionStatement):
 
     name: str
     span: Span
+
+    def command_tag(self) -> str:
+        """Return the command tag."""
+        return "CLOSE CURSOR" if self.name else "CLOSE CURSOR ALL"
 
 
 AnySession = (
@@ -232,7 +277,7 @@ class AsOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Select:
+class Select(Command, tag="SELECT"):
     """Query: SELECT, VALUES, or a set operation, with its WITH and ORDER BY."""
 
     query: exp.Expr
@@ -255,7 +300,7 @@ class Like:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTable:
+class CreateTable(Command, tag="CREATE TABLE"):
     """CREATE TABLE with columns and constraints; unnamed constraints get their names later.
 
     ``sequences`` are those of SERIAL and IDENTITY columns, by column name.
@@ -278,7 +323,7 @@ class CreateTable:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTableAs:
+class CreateTableAs(Command, tag="CREATE TABLE AS"):
     """CREATE TABLE AS query; ``columns`` renames the query's columns if not empty."""
 
     name: str
@@ -293,7 +338,7 @@ class CreateTableAs:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateView:
+class CreateView(Command):
     """CREATE [OR REPLACE] [MATERIALIZED] VIEW; ``columns`` renames the query's columns if not empty."""
 
     name: str
@@ -309,9 +354,13 @@ class CreateView:
     invoker: bool = False
     """Whether the view has the option security_invoker."""
 
+    def command_tag(self) -> str:
+        """Return the command tag."""
+        return f"CREATE {'MATERIALIZED ' if self.materialized else ''}VIEW"
+
 
 @dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(Command):
     """DROP TABLE or DROP [MATERIALIZED] VIEW (``kind`` is ``"TABLE"`` or ``"VIEW"``)."""
 
     kind: str
@@ -320,6 +369,10 @@ class Drop:
     cascade: bool
     span: Span
     materialized: bool = False
+
+    def command_tag(self) -> str:
+        """Return the command tag."""
+        return f"DROP {'MATERIALIZED ' if self.materialized else ''}{self.kind}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +394,7 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True)
-class Insert:
+class Insert(Command, tag="INSERT"):
     """INSERT INTO table [AS alias] [(columns)] query; no columns means all, in order.
 
     ``overriding`` is empty, SYSTEM or USER. ``returning`` are the expressions of RETURNING, ``common``
@@ -366,7 +419,7 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Command, tag="DELETE"):
     """DELETE FROM table [AS alias] [USING relation, ...] [WHERE condition]."""
 
     table: str
@@ -384,7 +437,7 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class Update(Command, tag="UPDATE"):
     """UPDATE table [AS alias] SET column = expression, ... [FROM relation, ...] [WHERE condition]."""
 
     table: str
@@ -419,7 +472,7 @@ class When:
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(Command, tag="MERGE"):
     """MERGE INTO table [AS alias] USING relation ON condition WHEN ..."""
 
     table: str
@@ -437,7 +490,7 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
-class ModifyingWith:
+class ModifyingWith(Command):
     """Statement with data-modifying WITH queries; all see the tables as before the statement.
 
     Each of ``with_queries`` has a name, column names and a statement; ``main`` runs last.
@@ -447,9 +500,13 @@ class ModifyingWith:
     main: "Change | Select"
     span: StatementSpan
 
+    def command_tag(self) -> str:
+        """Return the command tag."""
+        return self.main.command_tag()
+
 
 @dataclass(frozen=True, slots=True)
-class CopyFrom:
+class CopyFrom(Command, tag="COPY FROM"):
     """COPY table [(columns)] FROM 'path'; option names are lower case.
 
     An empty path is STDIN, whose data is ``text``: sent by a client, or inline in the script. ``where``
@@ -467,7 +524,7 @@ class CopyFrom:
 
 
 @dataclass(frozen=True, slots=True)
-class CopyTo:
+class CopyTo(Command, tag="COPY TO"):
     """COPY (query) TO 'path'; COPY of a relation has a query for all its rows."""
 
     query: Select
@@ -495,7 +552,7 @@ class ExplainOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Explain:
+class Explain(Command, tag="EXPLAIN"):
     """EXPLAIN [options] [stage] query; ``stage`` is one of ``parser.STAGES``, ``physical`` by default."""
 
     stage: str
@@ -505,7 +562,7 @@ class Explain:
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainView:
+class ExplainView(Command, tag="EXPLAIN"):
     """EXPLAIN VIEW name: the plan of an existing view."""
 
     stage: str
@@ -516,7 +573,7 @@ class ExplainView:
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainRow:
+class ExplainRow(Command, tag="EXPLAIN"):
     """EXPLAIN ROW relation VALUES (...) or WHERE ...: the provenance of a row, as text or JSON."""
 
     relation: str
@@ -528,15 +585,21 @@ class ExplainRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(Command):
     """BEGIN or START TRANSACTION; ``read_only`` is None if it is unspecified."""
 
     span: Span
     read_only: bool | None = None
+    is_start: bool = False
+    """Whether it is START TRANSACTION."""
+
+    def command_tag(self) -> str:
+        """Return the command tag."""
+        return "START TRANSACTION" if self.is_start else "BEGIN"
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Command, tag="COMMIT"):
     """COMMIT or END; with AND CHAIN another transaction begins."""
 
     span: Span
@@ -544,7 +607,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Rollback:
+class Rollback(Command, tag="ROLLBACK"):
     """ROLLBACK or ABORT; with AND CHAIN another transaction begins."""
 
     span: Span
@@ -552,7 +615,7 @@ class Rollback:
 
 
 @dataclass(frozen=True, slots=True)
-class Describe:
+class Describe(Command, tag="DESCRIBE"):
     """DESCRIBE relation."""
 
     name: str
@@ -560,7 +623,7 @@ class Describe:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyView:
+class VerifyView(Command, tag="VERIFY"):
     """VERIFY VIEW view."""
 
     name: str
@@ -568,7 +631,7 @@ class VerifyView:
 
 
 @dataclass(frozen=True, slots=True)
-class ShowTables:
+class ShowTables(Command, tag="SHOW"):
     """SHOW TABLES."""
 
     span: Span
