@@ -327,7 +327,7 @@ def literal_text(literal: Literal) -> str:
             return f"{decimal.Decimal(value).scaleb(-type_.scale):f}"
         case Kind.REAL | Kind.DOUBLE:
             return repr(word_to_float(value))
-        case Kind.TIMESTAMPTZ | Kind.TIME | Kind.ENUM | Kind.TID:
+        case Kind.TIMESTAMPTZ | Kind.TIME | Kind.ENUM | Kind.TID | Kind.EXTENSION:
             return f"'{codec_of(type_).show(value)}'::{type_}"
         case Kind.INTERVAL_MONTH:
             return f"INTERVAL '{value}' MONTH"

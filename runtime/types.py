@@ -15,6 +15,7 @@ TIMESTAMPTZ        the same in UTC
 TIME               microseconds since midnight
 INTERVAL DAY, ...  microseconds (``INTERVAL_DAY``) or months (``INTERVAL_MONTH``) only
 ENUM, TID          position among the labels; block and place of a row
+EXTENSION          what the extension's ``parse`` returns; values order as their words
 CHAR, VARCHAR      code of the string in the engine's dictionary (not ordered)
 all others         code of a string that stands for the value: see ``runtime.values``
 ROWID              position of a row in its table's row store
@@ -111,6 +112,7 @@ class Kind(enum.Enum):
     ENUM = "ENUM"
     TID = "TID"
     ROWID = "ROWID"
+    EXTENSION = "EXTENSION"
 
     # Members are singletons, and the planner hashes tens of thousands of types.
     __hash__ = object.__hash__
@@ -160,9 +162,9 @@ class Type(CachedHash):
     parts: "tuple[Type, ...]" = ()
     """Element type of an ARRAY; field types of a RECORD."""
     labels: tuple[str, ...] = ()
-    """Labels of an ENUM, in order; field names of a RECORD."""
+    """Labels of an ENUM, in order; field names of a RECORD; the extension of an EXTENSION type."""
     name: str = ""
-    """Name of an ENUM, or of a named RECORD."""
+    """Name of an ENUM, of a named RECORD, or of an extension's type."""
 
     def __str__(self) -> str:
         if self.kind is Kind.DECIMAL or (self.kind is Kind.NUMERIC and self.precision):

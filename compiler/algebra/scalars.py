@@ -262,7 +262,9 @@ def can_introduce_null(call: Call) -> bool:
             return isinstance(call.function, UserFunctionName) or may_return_null(build(call))
         case ColumnFunction():
             return True
-        case Opcode() | VectorFunction() | Matcher() | Membership():
+        case VectorFunction():
+            return definition.may_return_null
+        case Opcode() | Matcher() | Membership():
             return False
         case _:
             assert_never(definition)

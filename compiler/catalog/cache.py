@@ -129,7 +129,7 @@ def _catalog_versions(catalog: Catalog) -> tuple[object, ...]:
     parts = (
         *(catalog.entries, catalog.sequences, catalog.schemas, catalog.comments, catalog.indexes),
         *(catalog.types, catalog.routines, catalog.aggregates, catalog.policies, catalog.row_security),
-        *(catalog.partitions, catalog.partitioned, catalog.unique_indexes),
+        *(catalog.partitions, catalog.partitioned, catalog.unique_indexes, catalog.extensions),
         *(rights.roles, rights.owners, rights.acls, rights.default_acls),
     )
     return tuple(one.version if isinstance(one, VersionedDict) else one for one in parts)

@@ -58,7 +58,7 @@ OBJECT_FIELDS = (
         "aggregates",
         "policies",
     ),
-    *("row_security", "partitions", "partitioned", "unique_indexes"),
+    *("row_security", "partitions", "partitioned", "unique_indexes", "extensions"),
 )
 """Fields with the catalog's objects by name."""
 TYPE_NAMES_TO_SUGGEST = ("string", "text", "int", "float")
@@ -184,6 +184,8 @@ class Catalog:
     """Number of changes to relations and privileges."""
     privileges: Privileges = field(default_factory=Privileges)
     attached_tables: set[str] = field(default_factory=set)  # internal tables, found on every search path
+    extensions: dict[str, str] = field(default_factory=dict)
+    """Versions of the database's extensions by name, when they were created."""
     user_catalog: "Catalog | None" = None
     """The catalog that system relations describe, if this one is a variant for planning."""
 
@@ -468,6 +470,7 @@ class Catalog:
             privileges=self.privileges.copy(),
             fold_function=self.fold_function,
             attached_tables=self.attached_tables,
+            extensions=dict(self.extensions),
         )
 
     def copy_from(self, other: "Catalog") -> None:

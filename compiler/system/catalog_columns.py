@@ -739,9 +739,6 @@ CONSTANT_ROWS: Final[dict[str, tuple[dict[str, int | str], ...]]] = {
         {"oid": 1663, "spcname": "pg_default", "spcowner": 10},
         {"oid": 1664, "spcname": "pg_global", "spcowner": 10},
     ),
-    "pg_extension": (
-        {"oid": 13501, "extname": "plpgsql", "extowner": 10, "extnamespace": 11, "extversion": "1.0"},
-    ),
 }
 """Rows of catalogs that do not change."""
 

@@ -291,7 +291,7 @@ def type_facts(type_: Type) -> tuple[str, str, int, int]:
         return MORE_TYPES[str(type_)]
     if type_.kind is Kind.RECORD and not type_.name:
         return RECORD_TYPE
-    if type_.kind in (Kind.RECORD, Kind.ENUM):
+    if type_.kind in (Kind.RECORD, Kind.ENUM, Kind.EXTENSION):
         length = 4 if type_.kind is Kind.ENUM else -1
         return type_.name, type_.name, oid_of("type", type_.name), length
     return TYPES.get(type_.kind) or MORE_TYPES.get(type_.kind.value, UNKNOWN_TYPE)

@@ -104,6 +104,12 @@ def object_comment_texts(catalog: Catalog) -> list[tuple[int, str]]:
     return [(number, text) for number, _, place, text in object_comments(catalog) if not place]
 
 
+def _pg_extension_rows(catalog: Catalog) -> Iterator[Row]:
+    yield 13501, "plpgsql", 10, 11, "1.0"
+    for name, version in catalog.extensions.items():
+        yield oid_of("extension", name), name, 10, schema_oid("public"), version
+
+
 COMMENT_RELATIONS: Final = {
     "pg_description": SystemRelation(
         columns("objoid:o classoid:o objsubid:i description"), _pg_description_rows
@@ -400,6 +406,9 @@ OBJECT_RELATIONS: Final = {
     **pg_index.PARTITION_RELATIONS,
     **DEPENDENCY_RELATIONS,
     **COMMENT_RELATIONS,
+    "pg_extension": SystemRelation(
+        columns("oid:o extname extowner:o extnamespace:o extversion"), _pg_extension_rows
+    ),
     **STATISTICS_RELATIONS,
     "pg_sequence": SystemRelation(
         columns("seqrelid:o seqtypid:o seqstart:l seqincrement:l seqmax:l seqmin:l seqcache:l seqcycle:b"),

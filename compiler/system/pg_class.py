@@ -111,7 +111,7 @@ def pg_type_rows(catalog: Catalog) -> Iterator[Row]:
     for number, name, schema, kind, category, *rest in made_types(catalog):
         arrays = 0 if kind == "p" else array_oid(int(str(number)))
         relation = oid_of("relation of a type", f"{schema} {name}") if kind == "c" else 0
-        length, given = (4 if kind == "e" else -1), io_function_names(IO_TYPES[str(kind)])
+        length, given = (4 if kind == "e" else -1), io_function_names(IO_TYPES.get(str(kind), str(name)))
         short, key = str(name), _privilege_key(catalog, str(name), int(str(schema)))
         owner = role_oid(catalog.privileges.owner(key)) if key else 10
         if kind == "d":

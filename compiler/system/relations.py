@@ -37,6 +37,22 @@ class SystemRelation:
     rows: Callable[[Catalog], Iterator[Row]]
     is_cacheable: bool = True
     """Whether its rows depend only on the catalog and on session rows."""
+    extension: str = ""
+    """The extension that defines it; only databases with the extension have the relation."""
+
+
+_extension_relations: dict[str, SystemRelation] = {}
+
+
+def register_relation(name: str, relation: SystemRelation) -> None:
+    """Register a system relation of an extension, by lower-case name."""
+    _extension_relations[name] = relation
+
+
+def extension_relation(name: str, catalog: Catalog) -> SystemRelation | None:
+    """Return the system relation of a name among those of the database's extensions."""
+    found = _extension_relations.get(name.lower())
+    return found if found is not None and found.extension in catalog.extensions else None
 
 
 def columns(text: str) -> tuple[tuple[str, Type], ...]:

@@ -236,8 +236,8 @@ def user_type_rows(catalog: Catalog) -> Iterator[Row]:
             given = spell(catalog, None, one.default, default_type=one.type) if one.default else None
             yield *head, "d", "U", base, type_modifier(one.type), int(one.required), given
         else:
-            kind = "e" if one.kind is Kind.ENUM else "c"
-            yield *head, kind, "E" if kind == "e" else "C", 0, -1, 0, None
+            kind, category = {Kind.ENUM: ("e", "E"), Kind.EXTENSION: ("b", "U")}.get(one.kind, ("c", "C"))
+            yield *head, kind, category, 0, -1, 0, None
 
 
 def composite_types(catalog: Catalog) -> Iterator[tuple[str, Type]]:
@@ -314,7 +314,7 @@ TYPE_COLUMNS: Final = (
 
 def is_user_defined(type_: Type) -> bool:
     """Return whether a type is user-defined."""
-    return bool(type_.name) and type_.kind in (Kind.ENUM, Kind.RECORD)
+    return bool(type_.name) and type_.kind in (Kind.ENUM, Kind.EXTENSION, Kind.RECORD)
 
 
 def standard_type_name(type_: Type) -> str:

@@ -110,6 +110,8 @@ _HANDLERS: Final[dict[Kind, dict[str, tuple[type, ...]]]] = {
         "kpg.execute.definitions.domains:create_domain": (ddl.CreateDomain,),
         "kpg.execute.definitions.drop:drop": (ast.Drop,),
         "kpg.execute.definitions.ego_views:create_ego_view": (ddl.CreateEgoView,),
+        "kpg.execute.definitions.extensions:create_extension": (ddl.CreateExtension,),
+        "kpg.execute.definitions.extensions:drop_extension": (ddl.DropExtension,),
         "kpg.execute.definitions.indexes:create_index": (ddl.CreateIndex,),
         "kpg.execute.definitions.rename:rename_schema": (ddl.RenameSchema,),
         "kpg.execute.definitions.routines:run_aggregate": (ddl.CreateAggregate, ddl.DropAggregate),

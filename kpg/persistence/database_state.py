@@ -85,6 +85,7 @@ class ChangeDetector:
             catalog.routines,
             *(catalog.aggregates, catalog.policies, catalog.row_security),
             *(catalog.partitions, catalog.partitioned, catalog.unique_indexes),
+            catalog.extensions,
             engine.views,
             engine.dataflows,
             engine.extras,
@@ -119,6 +120,7 @@ def capture_state(engine: "Engine") -> State:
         (("schema", key), name) for key, name in catalog.schemas.items() if not key.startswith(TEMPORARY)
     )
     state.update((("type", key), type_) for key, type_ in catalog.types.items())
+    state.update((("extension", name), version) for name, version in catalog.extensions.items())
     state.update((("routine", key), routine) for key, routine in catalog.routines.items())
     state.update(_table_objects(catalog))
     state.update((("function", name), function) for name, function in engine.function_records.items())

@@ -76,9 +76,11 @@ from kpg.runtime.types import Schema
 if TYPE_CHECKING:
     from kpg.datalog import dispatch
     from kpg.execute.definitions import indexes, python_functions, routines
+    from kpg.runtime import extensions
     from kpg.session.engine import Engine
 else:
     dispatch = LazyModule("kpg.datalog.dispatch")
+    extensions = LazyModule("kpg.runtime.extensions")
     indexes = LazyModule("kpg.execute.definitions.indexes")
     python_functions = LazyModule("kpg.execute.definitions.python_functions")
     routines = LazyModule("kpg.execute.definitions.routines")
@@ -118,6 +120,10 @@ class DefinitionRestorer:
         """Create the empty tables, and all definitions that do not depend on rows."""
         self._state = state
         engine, catalog = self._engine, self._engine.catalog
+        for name in (key[1] for key in state if key[0] == "extension"):
+            if extensions.find(name) is None and self._whole:
+                raise extensions.missing_error(name, "the folder")
+            catalog.extensions[name] = state["extension", name]
         # Before tables: workers receive rows by DISTRIBUTED BY, which is an extra.
         engine.extras.update((key[1], value) for key, value in state.items() if key[0] == "extra")
         for key, value in state.items():

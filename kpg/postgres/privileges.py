@@ -97,6 +97,11 @@ def check_definition(catalog: Catalog, statement: DefinitionStatement) -> None:
         case ddl.DropFunction() | ddl.DropAggregate():
             for name, _ in statement.names:
                 _require_function_owner(catalog, name, span)
+        case ddl.CreateExtension() | ddl.DropExtension():
+            if catalog.checks_privileges:
+                verb = "create" if isinstance(statement, ddl.CreateExtension) else "drop"
+                message = f'permission denied to {verb} extension "{statement.names[0]}"'
+                raise PrivilegeError(message, span=span, hint="only a superuser may")
         case _:
             assert_never(statement)
 

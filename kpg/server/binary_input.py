@@ -58,7 +58,9 @@ RANGE_BOUND_KINDS: Final = (
     Kind.TIMESTAMPTZ,
 )
 """Kinds of the bounds of range types."""
-KINDS_WITHOUT_OID: Final = frozenset({Kind.ARRAY, Kind.RANGE, Kind.MULTIRANGE, Kind.RECORD, Kind.ENUM})
+KINDS_WITHOUT_OID: Final = frozenset(
+    {Kind.ARRAY, Kind.RANGE, Kind.MULTIRANGE, Kind.RECORD, Kind.ENUM, Kind.EXTENSION}
+)
 """Kinds whose OID depends on their parts or their name."""
 RESTRICTED_KINDS: Final = frozenset({Kind.DECIMAL, Kind.INTERVAL_MONTH, Kind.INTERVAL_DAY, Kind.ROWID})
 """Kinds that share the OID of a more general kind."""
@@ -136,7 +138,7 @@ def decode_text(data: bytes) -> str:
 
 def binary_to_text(data: bytes, type_: Type) -> str:
     """Return the text of a value in binary format. DataError if it is malformed."""
-    if type_.kind in TEXT_KINDS or type_.kind in (Kind.JSON, Kind.ENUM):
+    if type_.kind in TEXT_KINDS or type_.kind in (Kind.JSON, Kind.ENUM, Kind.EXTENSION):
         return decode_text(data)
     plain = _without_modifiers(type_)
     return codec_of(plain).show(read_whole(data, reader_of(plain)))

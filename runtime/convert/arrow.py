@@ -236,7 +236,16 @@ ARROW_TYPES: Final = {
     Kind.INTERVAL_DAY: pa.duration("us"),
     Kind.BYTEA: pa.binary(),
     **dict.fromkeys(
-        (*TEXT_KINDS, *TEXT_FORM_KINDS, Kind.ENUM, Kind.TID, Kind.JSON, Kind.JSONB, Kind.UUID),
+        (
+            *TEXT_KINDS,
+            *TEXT_FORM_KINDS,
+            Kind.ENUM,
+            Kind.EXTENSION,
+            Kind.TID,
+            Kind.JSON,
+            Kind.JSONB,
+            Kind.UUID,
+        ),
         pa.string(),
     ),
 }
@@ -272,7 +281,7 @@ def accepts(type_: Type, source: pa.DataType) -> bool:
             return bool(pa.types.is_date(source) or pa.types.is_timestamp(source) or is_text(source))
         case Kind.TIME:
             return bool(pa.types.is_time(source) or is_text(source))
-        case Kind.CHAR | Kind.VARCHAR | Kind.ENUM | Kind.TID:
+        case Kind.CHAR | Kind.VARCHAR | Kind.ENUM | Kind.EXTENSION | Kind.TID:
             return is_text(source)
         case Kind.NUMERIC:
             number = (
@@ -314,7 +323,11 @@ def encode_array(array: pa.Array, type_: Type, dictionary: Dictionary, out: Word
         return
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if type_.is_interned or type_.kind in (Kind.ENUM, Kind.TID, Kind.TIME) or is_text(array.type):
+    if (
+        type_.is_interned
+        or type_.kind in (Kind.ENUM, Kind.EXTENSION, Kind.TID, Kind.TIME)
+        or is_text(array.type)
+    ):
         out[:] = _encode_one_by_one(array, type_, dictionary)
         return
     null = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
@@ -567,7 +580,7 @@ def decode_array(words: Words, type_: Type, dictionary: Dictionary) -> pa.Array:
     target = arrow_type(type_)
     if type_.is_text:
         return pad_char(dictionary.decode_arrow(words), type_)
-    if type_.is_interned or type_.kind in (Kind.ENUM, Kind.TID):
+    if type_.is_interned or type_.kind in (Kind.ENUM, Kind.EXTENSION, Kind.TID):
         return to_arrow_array(to_list(words, type_, dictionary), type_, target)
     if type_.kind is Kind.NULL:
         return pa.nulls(len(words))

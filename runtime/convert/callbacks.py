@@ -26,7 +26,7 @@ Words = NDArray[np.int64]
 
 
 Array = NDArray[Any]
-OBJECT_KINDS = frozenset({Kind.ENUM, Kind.TID, Kind.TIME, Kind.TIMESTAMPTZ})
+OBJECT_KINDS = frozenset({Kind.ENUM, Kind.EXTENSION, Kind.TID, Kind.TIME, Kind.TIMESTAMPTZ})
 DATETIME_DTYPES = {Kind.DATE: "datetime64[D]", Kind.TIMESTAMP: "datetime64[us]"}
 
 

@@ -323,7 +323,9 @@ def cast_columns(batch: pa.RecordBatch, targets: dict[str, Type], origin: Origin
     columns = []
     for name, text in zip(batch.schema.names, batch.columns, strict=True):
         type_ = targets[name.lower()]
-        if type_.is_interned or type_.kind in (Kind.ENUM, Kind.TID, Kind.TIME, Kind.TIMESTAMPTZ):
+        if type_.is_interned or type_.kind in (
+            *(Kind.ENUM, Kind.EXTENSION, Kind.TID, Kind.TIME, Kind.TIMESTAMPTZ),
+        ):
             columns.append(text)
             continue
         stripped = pc.utf8_trim(text, BLANKS)

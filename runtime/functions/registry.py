@@ -375,6 +375,8 @@ class VectorFunction:
     """A numpy function on columns of words of equal length. It handles NULL and ERROR itself."""
 
     build: Callable[[Call], Callable[..., Words]]
+    may_return_null: bool = False
+    """Whether the result may be NULL when no argument is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,6 +419,8 @@ class ScalarFunction:
     nulls: NullRule = NullRule.PROPAGATE
     also: tuple[str, ...] = ()
     """Descriptions of the arguments of overloads that lazily imported modules added. Errors omit them."""
+    extension: str = ""
+    """Name of the extension that defines the function; empty for built-in functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,8 +446,12 @@ def register_scalar(
 ) -> ScalarFunction:
     """Register a scalar function. Overloads are tried in order."""
     assert name not in _FUNCTIONS, name
-    function = ScalarFunction(name, accepts, doc, examples, overloads, nulls)
-    _FUNCTIONS[name] = function
+    return register_function(ScalarFunction(name, accepts, doc, examples, overloads, nulls))
+
+
+def register_function(function: ScalarFunction) -> ScalarFunction:
+    """Register a scalar function in place of any function of its name."""
+    _FUNCTIONS[function.name] = function
     return function
 
 
@@ -486,7 +494,13 @@ def implementation(call: Call) -> Implementation:
             return _PRIMITIVES[call.function]
     types = tuple(arg.type for arg in call.args)
     autoload.load_types(types)
-    function = lookup(call.function)
+    try:
+        function = lookup(call.function)
+    except ProgrammingError:
+        from kpg.runtime import extensions  # lazy: for processes that have not loaded the extension yet
+
+        extensions.load_all()
+        function = lookup(call.function)
     for overload in function.overloads:
         if overload.rule(types) is not None:
             return overload.implementation

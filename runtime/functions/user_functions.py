@@ -5,7 +5,7 @@ be deterministic: when a row is deleted, its result is computed again and retrac
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -185,7 +185,29 @@ def aggregate_function(
     ``subtract(state, *values)`` and ``merge(state, other)``. A method without a ``times`` parameter is
     called once for each copy of a row. The aggregate over no values is NULL.
     """
-    converters, from_python = _argument_converters(declaration.args), codec_of(result).from_python
+    subtract = getattr(algebra, "subtract", None)
+    from_python = codec_of(result).from_python
+    algorithm = algorithm_of_methods(
+        algebra,
+        _argument_converters(declaration.args),
+        lambda value: convert_result(from_python, value, result),
+    )
+    maintenance = Basic() if subtract is None else Invertible()
+    idempotent = bool(getattr(algebra, "idempotent", False))
+    name = _define_aggregate(declaration, result, algorithm, maintenance, idempotent=idempotent)
+    name.recipe = aggregate_function, (declaration, algebra, result)
+    return name
+
+
+def algorithm_of_methods(
+    algebra: Any, converters: Sequence[Callable[[Any], Any]], convert_value: Callable[[Any], Any]
+) -> Algorithm:
+    """Return the algorithm of an object with the methods of :func:`aggregate_function`.
+
+    Args:
+        converters: From operands to the arguments of ``add`` and ``subtract``.
+        convert_value: From a result of ``finish``, or None over no values, to a value.
+    """
 
     def make_step(method: Callable[..., Any], sign: int) -> Callable[[Any, tuple[Any, ...], int], Any]:
         at_once = "times" in inspect.signature(method).parameters
@@ -209,21 +231,16 @@ def aggregate_function(
     def finish(counted: list[Any]) -> Any:
         with translate_errors():
             value = algebra.finish(counted[1]) if counted[0] else None
-        return convert_result(from_python, value, result)
+        return convert_value(value)
 
     subtract = getattr(algebra, "subtract", None)
-    algorithm = Algorithm(
+    return Algorithm(
         lambda: [0, algebra.initialize()],
         make_step(algebra.add, 1),
         merge,
         finish,
         None if subtract is None else make_step(subtract, -1),
     )
-    maintenance = Basic() if subtract is None else Invertible()
-    idempotent = bool(getattr(algebra, "idempotent", False))
-    name = _define_aggregate(declaration, result, algorithm, maintenance, idempotent=idempotent)
-    name.recipe = aggregate_function, (declaration, algebra, result)
-    return name
 
 
 def _define_aggregate(

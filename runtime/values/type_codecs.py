@@ -41,6 +41,7 @@ from kpg.runtime.values.words import (
     show_iso_timestamp,
     show_real,
     show_tid,
+    word_text,
     word_to_python,
 )
 
@@ -101,6 +102,8 @@ def encoder_of(type_: Type) -> Encoder:
             return functools.partial(
                 _encode_label, {label: place for place, label in enumerate(type_.labels)}
             )
+        case Kind.EXTENSION:
+            return functools.partial(_encode_extension_text, type_)
         case Kind.NULL:
             return _reject_value
         case _:
@@ -304,6 +307,24 @@ def _encode_label(positions: dict[str, int], value: Any) -> int:
     return positions[value]
 
 
+def _encode_extension_text(type_: Type, value: Any) -> int:
+    if not isinstance(value, str):
+        raise WrongPythonType
+    try:
+        return _parse_extension_text(type_, value)
+    except ValueError:
+        raise UnrepresentableValue from None
+
+
+def _parse_extension_text(type_: Type, text: str) -> int:
+    """Return the word of a text. Any exception of the extension means that the text is invalid."""
+    parse = word_text(type_).parse
+    try:
+        return _check_limits(int(parse(text)), type_)
+    except Exception as error:
+        raise ValueError(str(error)) from error
+
+
 def _reject_value(value: Any) -> int:
     raise WrongPythonType
 
@@ -336,6 +357,8 @@ def parser(target: Type) -> Callable[[str], object]:
             return functools.partial(_parse_label, encoder_of(target))
         case Kind.TID:
             return parse_tid
+        case Kind.EXTENSION:
+            return functools.partial(_parse_extension_text, target)
         case Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT:
             return lambda text: _check_limits(parse_integer(text), target)
         case _:
@@ -382,6 +405,8 @@ def formatter(source: Type) -> Callable[..., str]:
             return lambda value: source.labels[value]
         case Kind.TID:
             return show_tid
+        case Kind.EXTENSION:
+            return lambda value: word_text(source).show(value)
         case Kind.INTERVAL_DAY:
             return lambda value: intervals.show(intervals.from_microseconds(value))
         case Kind.INTERVAL_MONTH:
@@ -415,6 +440,8 @@ def input_hint(type_: Type) -> str:
             return f"one of {', '.join(map(repr, type_.labels))}"
         case Kind.TID:
             return "a text such as '(0,1)'"
+        case Kind.EXTENSION:
+            return f"a text that is a value of {type_.name}"
         case Kind.INTERVAL_MONTH:
             return "a number of months (int)"
         case Kind.INTERVAL_DAY:

@@ -12,7 +12,8 @@ import datetime
 import decimal
 import math
 import re
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -183,6 +184,37 @@ class WrongPythonType(Exception):
     """A value of a Python type that its column's type does not accept."""
 
 
+class WordText(NamedTuple):
+    """The input and output functions of an extension's type: text to a word, and back."""
+
+    parse: Callable[[str], int]
+    show: Callable[[int], str]
+
+
+_word_texts: dict[str, WordText] = {}
+"""Input and output functions of extensions' types, by type name."""
+
+
+def register_type(type_: Type, text: WordText) -> None:
+    """Register the input and output functions of an extension's type."""
+    _word_texts[type_.name] = text
+
+
+def word_text(type_: Type) -> WordText:
+    """Return the input and output functions of an extension's type.
+
+    Raises:
+        OperationalError: The extension is not installed.
+    """
+    if type_.name not in _word_texts:
+        from kpg.runtime import extensions  # lazy: for processes that have not loaded the extension yet
+
+        extensions.load_all()
+        if type_.name not in _word_texts:
+            raise extensions.missing_error(type_.labels[0], f"type {type_.name}")
+    return _word_texts[type_.name]
+
+
 def word_to_python(word: int, type_: Type) -> Any:
     """Return the Python value of a word other than NULL and ERROR, for a word type.
 
@@ -199,6 +231,8 @@ def word_to_python(word: int, type_: Type) -> Any:
             return type_.labels[word]
         case Kind.TID:
             return show_tid(word)
+        case Kind.EXTENSION:
+            return word_text(type_).show(word)
         case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ | Kind.TIME | Kind.INTERVAL_DAY:
             return _to_time(word, type_)
         case _:

@@ -24,6 +24,7 @@ from kpg.compiler.sql.bind.calls import (
     coerce_to_common,
     decompose_over_words,
     default_to_text,
+    require_extension,
 )
 from kpg.compiler.sql.bind.functions import AggregateSyntax, aggregate_of, as_list
 from kpg.compiler.sql.bind.scope import (
@@ -302,6 +303,7 @@ def _collect_call(
 ) -> Scalar:
     """Return the aggregate as a group column, or as an expression over the columns of its components."""
     function = lookup_aggregate(aggregate.name)
+    require_extension(binding, function, node)
     if operands.distinct and args and args[0].type.kind in function.exact_by_kind:
         args = [coerce(args[0], NUMERIC)]  # distinct values are few, so one state suffices
     types = tuple(arg.type for arg in args)

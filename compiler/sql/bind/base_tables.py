@@ -36,7 +36,7 @@ from kpg.compiler.sql.parse.tokenizer import tokenize
 from kpg.compiler.system.oids import COLUMN_TYPES, oid_of, system_relation_oid
 from kpg.compiler.system.pg_catalog import find_system_relation, keyword_rows
 from kpg.compiler.system.pg_index import all_partitions, ancestors, partition_tree
-from kpg.compiler.system.relations import Row
+from kpg.compiler.system.relations import Row, extension_relation
 from kpg.runtime.plan.nodes import WindowCall
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, OID, ROWID, TEXT, TID, Type
@@ -194,9 +194,9 @@ def bind_system_or_sequence(binding: Binding, scope: Scope, node: exp.Table) -> 
 def _bind_system_relation(binding: Binding, scope: Scope, node: exp.Table) -> Node | None:
     """Return the rows of a system relation; None if there is none of that name."""
     name = relation_name(node)
-    if not name.lower().startswith(("pg_", "information_schema.")):
-        return None
-    system = find_system_relation(name)
+    system = extension_relation(name, binding.catalog)
+    if system is None and name.lower().startswith(("pg_", "information_schema.")):
+        system = find_system_relation(name)
     if system is None:
         return None
     rows = system_rows(binding, system)

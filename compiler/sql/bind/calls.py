@@ -33,9 +33,11 @@ from kpg.compiler.sql.parse.syntax import scalar_node as known_node
 from kpg.compiler.sql.parse.type_names import sql_type
 from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError
 from kpg.runtime.functions import (
+    AggregateFunction,
     Composite,
     Part,
     Resolution,
+    ScalarFunction,
     common_result_type,
     common_type,
     is_castable,
@@ -110,6 +112,8 @@ def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) ->
     except NotSupportedError as error:
         error.span = span_of(node, binding.source)
         raise
+    if meaning.function.extension:
+        require_extension(binding, meaning.function, node)
     cast = [coerce_at(binding, arg, type_, node) for arg, type_ in zip(args, meaning.arg_types, strict=True)]
     if meaning.result_type.kind is Kind.DECIMAL and all(isinstance(arg, Literal) for arg in cast):
         meaning, cast = _widen_arithmetic(name, meaning, cast)
@@ -120,6 +124,14 @@ def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) ->
     elif name in COMPARISONS or name == "in":
         cast = list(map(equality_key, cast))
     return Call(meaning.function.name, tuple(cast), meaning.result_type)
+
+
+def require_extension(binding: Binding, function: ScalarFunction | AggregateFunction, node: exp.Expr) -> None:
+    """Raise ProgrammingError if a function is of an extension that the database does not have."""
+    if function.extension and function.extension not in binding.catalog.extensions:
+        binding.fail(
+            f"unknown function {function.name}", node, f"CREATE EXTENSION {function.extension} defines it"
+        )
 
 
 def _guess_null_types(name: str, args: Sequence[Scalar]) -> list[Scalar] | None:

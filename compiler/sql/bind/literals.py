@@ -145,7 +145,9 @@ def _read_word(text: str, type_: Type) -> int | str | None:
             value = parse_real(text) if type_.kind is Kind.REAL else parse_float(text)
             too_large = math.isinf(value) and "inf" not in text.lower()
             return None if too_large else _float_word(value, type_)
-        case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ | Kind.TIME | Kind.ENUM | Kind.TID:
+        case (
+            Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ | Kind.TIME | Kind.ENUM | Kind.TID | Kind.EXTENSION
+        ):
             word = codec_of(type_).parse(text)
             return word if isinstance(word, int) else None
         case _:

@@ -125,7 +125,7 @@ def type_text(type_: Type) -> str:
     """Return the SQL name of a type."""
     if type_.kind is Kind.ARRAY and not type_.name:
         return f"{type_text(type_.parts[0])}[]"
-    return type_.name if type_.kind in (Kind.ENUM, Kind.RECORD) and type_.name else str(type_)
+    return type_.name if type_.kind in (Kind.ENUM, Kind.EXTENSION, Kind.RECORD) and type_.name else str(type_)
 
 
 def is_polymorphic(type_: Type) -> bool:
@@ -214,7 +214,7 @@ def _cast_argument(value: exp.Expr, aggregate: Aggregate, position: int) -> exp.
     if type_.kind is Kind.ARRAY:
         value = exp.Cast(this=value, to=exp.DataType.build(type_text(type_), dialect="postgres"))
         return exp.Cast(this=value, to=exp.DataType.build("text"))
-    if type_.kind in (Kind.ENUM, Kind.RECORD):
+    if type_.kind in (Kind.ENUM, Kind.EXTENSION, Kind.RECORD):
         return value
     return exp.Cast(this=value, to=exp.DataType.build(type_text(type_), dialect="postgres"))
 

@@ -201,19 +201,22 @@ def _refuse_unsupported(reader: Reader, verb: str) -> None:
             raise unsupported_syntax_error(words, reader.here(), verb=verb)
 
 
-def _parse_extension(reader: Reader, verb: str) -> Utility:
-    """Parse CREATE, ALTER or DROP EXTENSION."""
+def _parse_extension(reader: Reader, verb: str) -> statements.Statement:
+    """Parse CREATE, ALTER or DROP EXTENSION.
+
+    Those that are built in have no effect, and users' extensions cannot be altered.
+    """
     has_if_exists = (
         reader.accept("IF", "NOT", "EXISTS") if verb == "CREATE" else reader.accept("IF", "EXISTS")
     )
-    notices = []
+    notices, names = [], []
     while True:
         place, name = reader.here(), reader.folded_name()
-        if name not in EXTENSIONS and not (has_if_exists and verb == "DROP"):
-            hint = EXTENSION_HINTS.get(name, f"those that are there: {', '.join(sorted(EXTENSIONS))}")
-            raise NotSupportedError(f'extension "{name}" is not available', span=place, hint=hint)
         if name not in EXTENSIONS:
-            notices.append((f'extension "{name}" does not exist', "00000"))
+            if verb == "ALTER" or name in EXTENSION_HINTS:
+                hint = EXTENSION_HINTS.get(name)
+                raise NotSupportedError(f'extension "{name}" is not available', span=place, hint=hint)
+            names.append(name)
         elif has_if_exists and verb == "CREATE" and name == "plpgsql":
             notices.append((f'extension "{name}" already exists', "42710"))
         if verb != "DROP" or not reader.accept(","):
@@ -234,6 +237,9 @@ def _parse_extension(reader: Reader, verb: str) -> Utility:
             if option != "CASCADE" and not (option == "VERSION" and reader.accept_string()):
                 reader.name()
     reader.expect_end()
+    if names:
+        of_verb = ast.CreateExtension if verb == "CREATE" else ast.DropExtension
+        return of_verb(tuple(names), has_if_exists, reader.span)
     return Utility(f"{verb} EXTENSION", (), reader.span, notices=tuple(notices))
 
 

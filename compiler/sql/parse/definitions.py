@@ -611,9 +611,29 @@ class CreateEgoView(Definition, tag="CREATE EGO VIEW"):
     span: Span
 
 
+@dataclass(frozen=True, slots=True)
+class CreateExtension(Definition, tag="CREATE EXTENSION"):
+    """CREATE EXTENSION of a user's package; one name."""
+
+    names: tuple[str, ...]
+    if_not_exists: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class DropExtension(Definition, tag="DROP EXTENSION"):
+    """DROP EXTENSION of users' packages."""
+
+    names: tuple[str, ...]
+    if_exists: bool
+    span: Span
+
+
 AnyDefinition = (
     CreateSequence
     | CreateEgoView
+    | CreateExtension
+    | DropExtension
     | AlterSequence
     | CreateSchema
     | RenameSchema

@@ -5,9 +5,9 @@ error, :func:`add_hint` suggests the mistyped word, or says that the text is Dat
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Final, cast
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -180,8 +180,19 @@ def _parse_statement(tokens: list[Token], text: str) -> ast.Statement:
             if cursor and isinstance(changed, ast.Update | ast.Delete):
                 return replace(changed, cursor=cursor)
             return changed
+        case [word, *_] if word in _extension_parsers:
+            # The registry of handlers, not a match over the union, finds how it runs.
+            return cast("ast.Statement", _extension_parsers[word](Reader(tokens, text)))
         case _:
             return _convert(_parse_tree(tokens, text), text, span)
+
+
+_extension_parsers: Final[dict[str, Callable[[Reader], ast.SessionStatement]]] = {}
+
+
+def register_parser(word: str, parse_statement: Callable[[Reader], ast.SessionStatement]) -> None:
+    """Register the parser of an extension's statements by their first word."""
+    _extension_parsers[word.lower()] = parse_statement
 
 
 def _parse_insert(tokens: list[Token], text: str, span: StatementSpan) -> ast.Statement:

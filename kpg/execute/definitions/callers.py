@@ -42,7 +42,7 @@ def refuse_callers(engine: Engine, routine: Routine, action: str, span: Span) ->
 
 def refuse_named_type(engine: Engine, name: str, span: Span) -> None:
     """Raise NotSupportedError if a definition names a type that is dropped."""
-    callers = _find_mentions(engine, lambda text: uses_type(text, name), span)
+    callers = find_mentions(engine, lambda text: uses_type(text, name), span)
     views = (one for one in engine.catalog if isinstance(one, ViewEntry) and uses_type(one.text, name))
     found = (*(one.description for one in callers), *(f"view {one.name}" for one in views))
     if found:
@@ -61,10 +61,10 @@ def find_callers(engine: Engine, routine: Routine, span: Span) -> Iterator[Calle
     if not is_only_overload:
         tables = (table for table in engine.catalog if isinstance(table, TableEntry))
         unaffected = frozenset(table.name for table in tables if _resolves_without(engine, table, routine))
-    yield from _find_mentions(engine, mentions, span, unaffected)
+    yield from find_mentions(engine, mentions, span, unaffected)
 
 
-def _find_mentions(
+def find_mentions(
     engine: Engine, mentions: Mentions, span: Span, excluded: frozenset[str] = frozenset()
 ) -> Iterator[Caller]:
     """Yield the definitions whose text satisfies ``mentions``, except those of ``excluded`` tables."""

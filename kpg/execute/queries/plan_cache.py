@@ -372,7 +372,7 @@ def _constant_of_type(engine: Engine, cell: str, type_name: str) -> ParameterCon
     if literal is None or _is_unknown(type_name):
         return bool(literal.value) if literal is not None and literal.type.kind is Kind.BOOLEAN else literal
     type_ = _declared_type(engine, type_name)
-    if type_.kind in (Kind.BOOLEAN, Kind.ENUM) or type_.has_length_limit:
+    if type_.kind in (Kind.BOOLEAN, Kind.ENUM, Kind.EXTENSION) or type_.has_length_limit:
         return None
     if literal.type == UNKNOWN:
         return literal_from_quoted(literal, type_)

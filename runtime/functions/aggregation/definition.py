@@ -219,6 +219,8 @@ class AggregateFunction:
     """Whether rows with a NULL operand count. A first operand is then true, or NULL in rows that do not
     count.
     """
+    extension: str = ""
+    """Name of the extension that defines the aggregate; empty for built-in aggregates."""
 
     @property
     def is_lattice(self) -> bool:
@@ -255,7 +257,7 @@ _AGGREGATES: dict[str, AggregateFunction] = {}
 
 def register(function: AggregateFunction) -> AggregateFunction:
     """Register an aggregate under its name."""
-    assert function.name not in _AGGREGATES, function.name
+    assert function.name not in _AGGREGATES or function.extension, function.name
     _AGGREGATES[function.name] = function
     return function
 
@@ -291,6 +293,11 @@ def lookup_aggregate(name: str) -> AggregateFunction:
         function = _AGGREGATES[name]
     if function is None and name[:1] == "$":
         autoload.import_every_module()
+        function = _AGGREGATES.get(name)
+    if function is None:
+        from kpg.runtime import extensions  # lazy: for processes that have not loaded the extension yet
+
+        extensions.load_all()
         function = _AGGREGATES.get(name)
     if function is None:
         near = difflib.get_close_matches(name, sorted(aggregate_names()), n=3)
