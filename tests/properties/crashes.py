@@ -13,6 +13,7 @@ ends with status 1 if there are any. Every fourth seed is a life of definitions 
 
 import argparse
 import errno
+import gc
 import os
 import sys
 import time
@@ -406,6 +407,7 @@ def main() -> None:
             failed.append(seed)
             print(f"seed {seed}: {type(error).__name__}: {str(error)[:2000]}", flush=True)
             traceback.print_tb(error.__traceback__, -5)
+        gc.collect()  # databases whose power went are never closed, and a few objects hold much memory
         cuts += len(one.found) + len(one.doubtful)
         errors, refused_ = errors + one.failed, refused_ + one.refused
         seed += 1
