@@ -27,7 +27,7 @@ from kpg.compiler.sql.rewrite.column_expressions import bind_defaults
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Column, If, Literal, Scalar
-from kpg.runtime.types import BIGINT, INTEGER, ROWID, Schema
+from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, ROWID, Schema
 
 PairQuery = Callable[[TableEntry], LoweredQuery]
 """Function from a table of pairs to a query for the new rows.
@@ -222,10 +222,12 @@ def _choose_actions(
             conditions.append(
                 bind_condition(binding, scope.without_aggregates("WHEN"), when.condition, "WHEN")
             )
-        result: Scalar = Literal(index, INTEGER)
-        for condition in reversed(conditions):
-            result = If(condition, result, action, INTEGER)
-        action = result
+        # The condition is a nested If and not AND, which computes all its arguments; the next action
+        # occurs once, or its text would grow with a power of the number of actions.
+        test = conditions.pop()
+        while conditions:
+            test = If(conditions.pop(), test, Literal(False, BOOLEAN), BOOLEAN)
+        action = If(test, Literal(index, INTEGER), action, INTEGER)
         chosen.insert(0, scope)
     return action, chosen
 
