@@ -119,15 +119,22 @@ def _is_constant_test(predicate: Scalar) -> bool:
 
 def _equivalence_classes(predicates: Sequence[Scalar]) -> list[tuple[Column, ...]]:
     """Return the classes of columns that are equal to each other, in order of appearance."""
-    classes: list[tuple[Column, ...]] = []
-    for predicate in predicates:
+    classes: dict[int, list[Column]] = {}
+    class_of: dict[Column, int] = {}
+    changed: dict[int, int] = {}
+    for place, predicate in enumerate(predicates):
         match predicate:
             case Call(function="eq", args=(Column() as left, Column() as right)):
-                merged = [class_ for class_ in classes if left in class_ or right in class_]
-                classes = [class_ for class_ in classes if class_ not in merged]
-                classes.append(tuple(dict.fromkeys((*(c for class_ in merged for c in class_), left, right))))
+                known = {class_of[column] for column in (left, right) if column in class_of}
+                number, *others = sorted(known, key=changed.__getitem__) or [place]
+                added = [column for other in others for column in classes.pop(other)]
+                added += dict.fromkeys(column for column in (left, right) if column not in class_of)
+                class_of.update(dict.fromkeys(added, number))
+                classes[number] = classes.pop(number, [])
+                classes[number] += added
+                changed[number] = place
             case Column() | Fetch() | Literal() | If() | Call():
                 pass
             case _:
                 assert_never(predicate)
-    return classes
+    return [tuple(class_) for class_ in classes.values()]

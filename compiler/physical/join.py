@@ -115,13 +115,14 @@ class PathBuilder:
         They are equalities that the lookup does not imply, then other predicates.
         """
         tests: list[Scalar] = []
+        looked_up = frozenset(lookup_key)
         for class_ in self.classes.reading_any(bound - before):
             fresh = class_.newly_available(before, bound)
             if not fresh:
                 continue
             if class_ in self.first_members:
                 known = self._express(self.first_members[class_], stream)
-                fresh = [member for member in fresh if member not in lookup_key]
+                fresh = [member for member in fresh if member not in looked_up]
             else:
                 self.first_members[class_] = fresh[0]
                 known = self._express_member(fresh[0], places)

@@ -163,8 +163,9 @@ def _bind_join_using(
     join: exp.Join,
 ) -> Node:
     start, middle = field_range
-    lefts = [_side_field(binding, scope.fields[start:middle], name, join, "left") for name in names]
-    rights = [_side_field(binding, scope.fields[middle:], name, join, "right") for name in names]
+    left_fields, right_fields = Fields(scope.fields[start:middle]), Fields(scope.fields[middle:])
+    lefts = [_side_field(binding, left_fields, name, join, "left") for name in names]
+    rights = [_side_field(binding, right_fields, name, join, "right") for name in names]
     pairs = list(zip(lefts, rights, strict=True))
     binding.record_use((*lefts, *rights))
     on = tuple(call(binding, "eq", [left.column, right.column], join) for left, right in pairs)
@@ -191,8 +192,8 @@ def _bind_join_using(
     return node
 
 
-def _side_field(binding: Binding, fields: list[Field], name: str, join: exp.Join, side: str) -> Field:
-    found = [known for known in fields if known.is_visible and known.name.lower() == name.lower()]
+def _side_field(binding: Binding, fields: Fields, name: str, join: exp.Join, side: str) -> Field:
+    found = fields.matching(name, "")
     if len(found) != 1:
         problem = "is ambiguous" if found else "does not exist"
         hint = did_you_mean(name, (known.name for known in fields))

@@ -5,7 +5,7 @@ a table that gains a column is planned again over the old ones. A change that a 
 refused with the name of the view.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import assert_never
@@ -459,44 +459,52 @@ class ColumnChange:
         self.engine = table.engine
         self.span = table.span
 
-    def add_column(self, action: ast.AddColumn) -> None:
+    def add_columns(self, actions: Sequence[ast.AddColumn]) -> None:
+        """Add columns at the end: the rows are written once for all of them."""
         engine, entry = self.engine, self.table.entry
-        shown = engine.catalog.unqualified_name(entry.name)
-        if action.column.name.lower() in (name.lower() for name in entry.schema.names):
-            fact = f'column "{action.column.name}" of relation "{shown}" already exists'
-            if not action.if_not_exists:
-                error = ProgrammingError(fact, span=self.span)
-                error.sqlstate = "42701"
-                raise error
-            notice_skipped(engine, fact, "42701")
+        width, rules = len(entry.schema.columns), self.table.rules()
+        known = {name.lower() for name in entry.schema.names}
+        added: list[ast.AddColumn] = []
+        for action in actions:
+            name = action.column.name
+            if name.lower() in known:
+                shown = engine.catalog.unqualified_name(entry.name)
+                fact = f'column "{name}" of relation "{shown}" already exists'
+                if not action.if_not_exists:
+                    error = ProgrammingError(fact, span=self.span)
+                    error.sqlstate = "42701"
+                    raise error
+                notice_skipped(engine, fact, "42701")
+                continue
+            known.add(name.lower())
+            added.append(action)
+            has_sequence = action.sequence is not None
+            rules.append(self.table.add_sequence(action, action.rule) if has_sequence else action.rule)
+        if not added:
             return
-        rule = action.rule
-        if action.sequence is not None:
-            rule = self.table.add_sequence(action, rule)
-        schema = Schema(
-            (*entry.schema.columns, replace(action.column, nullable=True)), entry.schema.primary_key
-        )
-        rules = (*self.table.rules(), rule)
+        columns = (replace(action.column, nullable=True) for action in added)
+        schema = Schema((*entry.schema.columns, *columns), entry.schema.primary_key)
         constraints = replace(
-            entry.constraints, rules=rules if any(other != NO_RULE for other in rules) else ()
+            entry.constraints, rules=tuple(rules) if any(rule != NO_RULE for rule in rules) else ()
         )
         new = TableEntry(entry.name, schema, constraints)
-        place = len(entry.schema.columns)
+        computed = tuple(place for place in range(width, len(rules)) if rules[place].default)
 
         def append_values(words: Words) -> Words:
-            values = np.full((1, words.shape[1]), NULL, np.int64)
-            if rule.default and words.shape[1]:
-                count = words.shape[1]
-                values = default_words(
-                    engine.executor, engine.sequences, new, engine.catalog, (place,), count
+            rows = words.shape[1]
+            values = np.full((len(added), rows), NULL, np.int64)
+            if computed and rows:
+                values[[place - width for place in computed]] = default_words(
+                    engine.executor, engine.sequences, new, engine.catalog, computed, rows
                 )
             return np.concatenate((words, values))
 
-        self.table.rewrite(new, append_values, tuple(range(place)))
-        if not action.column.nullable:
-            self.rules.set_not_null(action.column.name, True)
-        for constraint in action.constraints:
-            self.rules.add_constraint(ast.AddConstraint(constraint, True))
+        self.table.rewrite(new, append_values, tuple(range(width)))
+        for action in added:
+            if not action.column.nullable:
+                self.rules.set_not_null(action.column.name, True)
+            for constraint in action.constraints:
+                self.rules.add_constraint(ast.AddConstraint(constraint, True))
 
     def drop_column(self, action: ast.DropColumn) -> None:
         entry = self.table.entry
@@ -720,7 +728,7 @@ def alter(engine: Engine, statement: ast.Alter) -> None:
         notice_missing_relation(engine, statement.name)
         return
     name = entry.name
-    for action in statement.actions:
+    for action, added in _group_additions(statement.actions):
         found = engine.catalog.get(name, statement.span)
         if isinstance(found, ViewEntry):
             name = _alter_view(engine, found, action, statement)
@@ -733,15 +741,28 @@ def alter(engine: Engine, statement: ast.Alter) -> None:
             if engine.catalog.partitioned:
                 _, *rest_ = tables_to_alter(engine, name, action, statement.span)
                 rest = tuple(rest_)
-            name = apply_action(engine, found, action, statement.span)
+            name = apply_action(engine, found, action, statement.span, added)
             for partition in rest:
                 child = engine.catalog.table(partition)
                 child_action = action_for_partition(found, child, action)
                 if child_action is not None:
-                    apply_action(engine, child, child_action, statement.span)
+                    apply_action(engine, child, child_action, statement.span, added)
     engine.tables.refresh_constraints()
     if any(table == name.lower() for table, _ in engine.catalog.unique_indexes):
         rebuild_unique_indexes(engine, name)
+
+
+def _group_additions(
+    actions: Sequence[ast.Action],
+) -> list[tuple[ast.Action, list[ast.AddColumn]]]:
+    """Return the actions, an ADD COLUMN with the ADD COLUMNs that follow it."""
+    groups: list[tuple[ast.Action, list[ast.AddColumn]]] = []
+    for action in actions:
+        if groups and isinstance(action, ast.AddColumn) and isinstance(groups[-1][0], ast.AddColumn):
+            groups[-1][1].append(action)
+        else:
+            groups.append((action, []))
+    return groups
 
 
 def _alter_index(engine: Engine, statement: ast.Alter) -> None:
@@ -811,14 +832,19 @@ def _rename_view(engine: Engine, entry: ViewEntry, name: str, span: Span) -> str
     return new
 
 
-def apply_action(engine: Engine, entry: TableEntry, action: ast.Action, span: Span) -> str:
-    """Run one action on a table and return the table's name after it."""
+def apply_action(
+    engine: Engine, entry: TableEntry, action: ast.Action, span: Span, added: Sequence[ast.AddColumn] = ()
+) -> str:
+    """Run one action on a table and return the table's name after it.
+
+    ``added`` are the ADD COLUMNs after one.
+    """
     table = TableChange(engine, entry, span)
     rules = RuleChange(table)
     columns = ColumnChange(table, rules)
     match action:
         case ast.AddColumn():
-            columns.add_column(action)
+            columns.add_columns((action, *added))
         case ast.DropColumn():
             columns.check_no_policies(action.name)
             columns.drop_column(action)

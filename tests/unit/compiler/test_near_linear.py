@@ -60,10 +60,27 @@ CHAINS: dict[str, Callable[[int], str]] = {
         "SELECT a FROM t WHERE "
         + " AND ".join(f"EXISTS (SELECT FROM t AS u WHERE u.a = t.a + {i})" for i in range(n))
     ),
+    "NOT IN": lambda n: (
+        "SELECT a FROM t WHERE "
+        + " AND ".join(f"a + {i} NOT IN (SELECT b FROM t AS u WHERE u.a = {i})" for i in range(n))
+    ),
+    "MERGE that updates": lambda n: (
+        "MERGE INTO t USING (SELECT 1 AS x, 2 AS y) AS s ON t.a = s.x "
+        + " ".join(f"WHEN MATCHED AND s.y = {i} THEN UPDATE SET b = {i}" for i in range(n))
+    ),
+    "MERGE that inserts": lambda n: (
+        "MERGE INTO t USING (SELECT 1 AS x, 2 AS y) AS s ON t.a = s.x "
+        + " ".join(f"WHEN NOT MATCHED AND s.y = {i} THEN INSERT VALUES ({i}, {i})" for i in range(n))
+    ),
 }
 WIDE: dict[str, Callable[[int], str]] = {
     "CREATE TABLE": lambda n: f"CREATE TABLE other ({', '.join(f'c{i} INT' for i in range(n))})",
     "select list": lambda n: f"SELECT {', '.join(f'c{i}' for i in range(n))} FROM wide",
+    "NATURAL JOIN": lambda n: "SELECT * FROM wide NATURAL JOIN (SELECT * FROM wide) AS other",
+    "ADD COLUMN": lambda n: (
+        f"ALTER TABLE wide {', '.join(f'ADD COLUMN d{i} INT DEFAULT {i}' for i in range(n))}"
+    ),
+    "VALUES": lambda n: f"SELECT * FROM (VALUES ({', '.join(map(str, range(n)))})) AS v",
     "UPDATE": lambda n: f"UPDATE wide SET {', '.join(f'c{i} = c{i} + 1' for i in range(n))}",
     "GROUP BY": lambda n: "SELECT {0}, count(*) FROM wide GROUP BY {0}".format(
         ", ".join(f"c{i}" for i in range(n))
