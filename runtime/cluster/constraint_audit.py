@@ -1,13 +1,9 @@
-"""Constraint checks and recursion ranks that need the rows of several members.
+"""Constraint checks that need the rows of several members.
 
 Checks of a load that bypasses the coordinator: the members check all constraints together. Rows with equal
 keys have one owner if the key contains the home column. Other keys are sent to a member by a hash of their
 first column; foreign keys are sent to the owner of the row that they reference. The violations are sent to
 all members, and each finds its own rows among them.
-
-Ranks: each member has the recursion rounds of its own rows. All members run the same rounds, so ranks at
-several
-members equal those at one worker.
 """
 
 from collections.abc import Sequence
@@ -19,20 +15,20 @@ from numpy.typing import NDArray
 from kpg.runtime.cluster.table_shards import (
     NO_ROWIDS,
     Load,
-    LoadKeyIndex,
-    MemberShards,
+    LoadKeys,
+    MemberLoads,
     checked_positions,
     contains_keys,
     repeated_positions,
 )
 from kpg.runtime.convert.arrow import WORD_ORDER_KINDS
-from kpg.runtime.errors import InternalError
-from kpg.runtime.handles import RankLookup, Unique
-from kpg.runtime.operators.worker_group import Parcel
+from kpg.runtime.handles import Unique
+from kpg.runtime.operators.worker_group import Parcel, WorkerGroup
 from kpg.runtime.plan import Mfp
 from kpg.runtime.tables.table import Table
 from kpg.runtime.trace.updates import ONE, Updates
 from kpg.runtime.types import ERROR, NULL, ColumnDef, Schema
+from kpg.runtime.worker.worker import Worker
 
 Words = NDArray[np.int64]
 
@@ -69,13 +65,18 @@ class ForeignKeyCheck(NamedTuple):
     """Position in the key of the target's home column; None if the key does not contain it."""
 
 
-class MemberConstraints(MemberShards):
+class ConstraintAudit:
     """Constraint checks of a member."""
 
-    _hashed_keys: dict[tuple[str, tuple[int, ...]], tuple[Table, int]]
-    """For keys distributed by a hash: those at this member, and the row up to which local keys were sent."""
+    def __init__(self, worker: Worker, group: WorkerGroup, loads: MemberLoads, keys: LoadKeys) -> None:
+        self._worker = worker
+        self._group = group
+        self._loads = loads
+        self._keys = keys
+        self._hashed_keys: dict[tuple[str, tuple[int, ...]], tuple[Table, int]] = {}
+        """Keys distributed by a hash: those at this member, and the row up to which local keys were sent."""
 
-    def audit(
+    def check(
         self, load: str, name: str, schema: Schema, checks: Mfp | None, local: list[Unique],
         spread: list[Unique],
     ) -> list[ViolationCandidates]:  # fmt: skip
@@ -83,14 +84,14 @@ class MemberConstraints(MemberShards):
 
         Equal keys of ``local`` constraints have the same owner; those of ``spread`` ones need not.
         """
-        self.worker_group.begin_step(is_done=not spread)
-        staged = self._get_load(load)
+        self._group.begin_step(is_done=not spread)
+        staged = self._loads.get(load)
         violations = self._check_violations(staged, checks)
         suspects = [
             self._make_candidates(staged, name, schema, positions, positions) for positions in violations
         ]
         for unique in local:
-            keys = self._key_index(name, unique)
+            keys = self._keys.index(name, unique)
             staged.keys.append(keys)
             repeats, existing = keys.find_duplicates(self._staged_columns(staged, unique.columns))
             both = np.unique(np.concatenate((repeats, existing)))
@@ -99,14 +100,14 @@ class MemberConstraints(MemberShards):
             suspects += self._check_distributed_keys(staged, name, schema, spread)
         return suspects
 
-    def dangling(self, reference: ForeignKeyCheck, target_keys: Words | None) -> ViolationCandidates:
+    def find_dangling(self, reference: ForeignKeyCheck, target_keys: Words | None) -> ViolationCandidates:
         """Return staged rows whose key no row of the target has.
 
         ``target_keys`` are the target's keys if the coordinator has them; None if members do.
         """
-        group = self.worker_group
+        group = self._group
         group.begin_step(is_done=target_keys is not None)
-        staged = self._get_load(reference.load)
+        staged = self._loads.get(reference.load)
         keys = self._staged_columns(staged, reference.columns)
         positions = (
             np.flatnonzero((keys != NULL).any(axis=0))
@@ -116,7 +117,7 @@ class MemberConstraints(MemberShards):
         keys = np.ascontiguousarray(keys[:, positions])
         if target_keys is not None:
             text_positions = self._text_positions(reference.table, reference.columns)
-            is_dangling = ~contains_keys(self._decode_words(target_keys, text_positions), keys)
+            is_dangling = ~contains_keys(self._group.strings.decode_rows(target_keys, text_positions), keys)
         else:
             missing = self._missing_keys(reference, keys)
             is_dangling = contains_keys(missing, keys)
@@ -128,31 +129,16 @@ class MemberConstraints(MemberShards):
         for book in [book for book in self._hashed_keys if book[0] == name]:
             del self._hashed_keys[book]
 
-    def drop_table(self, name: str) -> None:
-        """Drop a table."""
-        self.forget_keys(name)
-        super().drop_table(name)
-
-    def rename_table(self, old: str, new: str) -> None:
+    def rename(self, old: str, new: str) -> None:
         """Rename a table."""
-        super().rename_table(old, new)
         for book in [book for book in self._hashed_keys if book[0] == old]:
             self._hashed_keys[new, book[1]] = self._hashed_keys.pop(book)
 
     # Local checks
 
-    def _key_index(self, name: str, unique: Unique) -> LoadKeyIndex:
-        """Return the index of a table's local rows by a unique key."""
-        indexes = self._keys.setdefault(name, [])
-        for keys in indexes:
-            if keys.columns == unique.columns:
-                return keys
-        indexes.append(LoadKeyIndex(self.tables[name], unique.columns, nulls_distinct=unique.nulls_distinct))
-        return indexes[-1]
-
     def _staged_columns(self, load: Load, columns: Sequence[int]) -> Words:
         parts = [np.empty((len(columns), 0), np.int64)]
-        return np.concatenate(parts + [one[list(columns)] for one in self._staged_parts(load)], axis=1)
+        return np.concatenate(parts + [one[list(columns)] for one in self._loads.parts(load)], axis=1)
 
     def _check_violations(self, load: Load, checks: Mfp | None) -> list[Words]:
         """Return the positions of staged rows that fail each CHECK."""
@@ -160,8 +146,8 @@ class MemberConstraints(MemberShards):
             return []
         violations: list[list[Words]] = [[NO_ROWIDS] for _ in checks.outputs]
         start = 0
-        for words in self._staged_parts(load):
-            results, _ = self.evaluate(checks, words)
+        for words in self._loads.parts(load):
+            results, _ = self._worker.evaluate(checks, words)
             for bad, result in zip(violations, results, strict=True):
                 bad.append(start + np.flatnonzero((result == 0) | (result == ERROR)))
             start += words.shape[1]
@@ -180,18 +166,18 @@ class MemberConstraints(MemberShards):
         order = rows[key] if is_sorted_by_key else positions.reshape(1, -1)
         first = np.lexsort(order[::-1])[:MAX_CANDIDATES]
         rows, order, positions = rows[:, first], order[:, first], positions[first]
-        return ViolationCandidates(self._encode_rows(name, rows), order, np.isin(positions, certain))
+        return ViolationCandidates(self._loads.encode_rows(name, rows), order, np.isin(positions, certain))
 
     def _check_distributed_keys(
         self, load: Load, name: str, schema: Schema, spread: list[Unique]
     ) -> list[ViolationCandidates]:
         """Return candidates for unique constraints whose equal keys may have several owners."""
-        group = self.worker_group
+        group = self._group
         staged_keys = [self._staged_columns(load, unique.columns) for unique in spread]
         parcels: list[tuple[int, Words]] = []
         for number, (unique, keys) in enumerate(zip(spread, staged_keys, strict=True)):
             _, sent = self._hashed_key_table(name, schema, unique)
-            table = self.tables[name]
+            table = self._worker.tables[name]
             rowids = table.groups.live(sent, table.count) if sent < table.count else NO_ROWIDS
             unsent_keys = table.read(rowids, unique.columns)
             for position, keys_to_send in ((2 * number, keys), (2 * number + 1, unsent_keys)):
@@ -209,7 +195,7 @@ class MemberConstraints(MemberShards):
             keys, unsent_keys = received[2 * number], received[2 * number + 1]
             columns = tuple(range(len(unique.columns)))
             table_of_keys.insert(unsent_keys[:, table_of_keys.find_unique(columns, unsent_keys) < 0])
-            self._hashed_keys[name, unique.columns] = table_of_keys, self.tables[name].count
+            self._hashed_keys[name, unique.columns] = table_of_keys, self._worker.tables[name].count
             is_existing = table_of_keys.find_unique(columns, keys) >= 0
             violations += [
                 (2 * number, keys[:, repeated_positions(keys)]),
@@ -233,7 +219,7 @@ class MemberConstraints(MemberShards):
             columns = [
                 ColumnDef(f"c{i}", schema.types[place], True) for i, place in enumerate(unique.columns)
             ]
-            table = Table(name, Schema(tuple(columns)), self.dictionary)
+            table = Table(name, Schema(tuple(columns)), self._worker.dictionary)
             table.add_unique("", tuple(range(len(columns))), nulls_distinct=False)
             entry = self._hashed_keys[name, unique.columns] = table, 0
         return entry
@@ -244,8 +230,8 @@ class MemberConstraints(MemberShards):
         changes = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
         distinct_keys = keys[:, np.concatenate((np.ones(min(keys.shape[1], 1), np.bool_), changes))]
         parcels, types, owner_columns = [(0, distinct_keys)], [columns], [reference.home_position or 0]
-        table = self.tables[target]
-        load = None if reference.target_load is None else self._get_load(reference.target_load)
+        table = self._worker.tables[target]
+        load = None if reference.target_load is None else self._loads.get(reference.target_load)
         staged_keys = (
             np.empty((len(columns), 0), np.int64) if load is None else self._staged_columns(load, columns)
         )
@@ -259,9 +245,9 @@ class MemberConstraints(MemberShards):
         target_keys = staged_keys if reference.home_position is not None else received[1]
         is_found = contains_keys(target_keys, received[0])
         if reference.home_position is not None and table.rows:
-            is_found |= self._key_index(target, Unique(columns, nulls_distinct=True)).find(received[0]) >= 0
+            is_found |= self._keys.index(target, Unique(columns, nulls_distinct=True)).find(received[0]) >= 0
         missing = self._broadcast(target, [(0, received[0][:, ~is_found])], types)[0]
-        self.worker_group.is_done = True
+        self._group.is_done = True
         return missing
 
     # Exchanges of keys
@@ -274,7 +260,7 @@ class MemberConstraints(MemberShards):
         owner_columns: Sequence[int],
     ) -> list[Words]:
         """Send keys to the owners of one of their columns; return the received keys by position."""
-        group = self.worker_group
+        group = self._group
         out: list[list[Parcel]] = [[] for _ in range(group.count)]
         own: list[list[Words]] = []
         for (position, keys), places, column in zip(parcels, columns, owner_columns, strict=True):
@@ -290,7 +276,7 @@ class MemberConstraints(MemberShards):
         self, name: str, parcels: list[tuple[int, Words]], columns: Sequence[Sequence[int]]
     ) -> list[Words]:
         """Send keys to all members; return all members' keys by position, each key once."""
-        group = self.worker_group
+        group = self._group
         out: list[list[Parcel]] = [[] for _ in range(group.count)]
         for worker in range(group.count):
             if worker != group.index:
@@ -302,66 +288,17 @@ class MemberConstraints(MemberShards):
         return [np.unique(keys, axis=1) if keys.shape[1] else keys for keys in received]
 
     def _exchange_keys(self, out: list[list[Parcel]], own: list[list[Words]]) -> list[Words]:
-        for position, updates, _ in self.worker_group.exchange_parcels(out):
+        for position, updates, _ in self._group.exchange_parcels(out):
             own[position].append(updates.data)
         return [np.ascontiguousarray(np.concatenate(each, axis=1)) for each in own]
 
     def _make_parcel(self, position: int, keys: Words, text_positions: tuple[int, ...]) -> Parcel:
         data = np.array(keys, np.int64, order="C")
         for column in text_positions:
-            data[column] = self.worker_group.strings.encode(data[column])
+            data[column] = self._group.strings.encode(data[column])
         return Parcel(position, Updates(data, np.zeros((1, 1), np.int64), ONE), text_positions)
 
     def _text_positions(self, name: str, columns: Sequence[int]) -> tuple[int, ...]:
         """Return the positions, among columns of a table, of those whose words differ between members."""
-        types = self.tables[name].schema.types
-        return self.worker_group.text_columns(tuple(types[place] for place in columns))
-
-
-class MemberRanks(MemberConstraints):
-    """Ranks of rows at a member."""
-
-    _text_columns: dict[str, tuple[int, ...]]
-    """For each installation the columns whose words differ between members."""
-
-    def rank_width(self, name: str) -> tuple[int, int] | None:
-        """Return the width of a recursive set's rows and their number here; None for other installations."""
-        lookup = self.views[name].ranks()
-        return None if lookup is None else (lookup.width, len(lookup))
-
-    def ranks_of(self, name: str, rows: Words, include_deleted: bool) -> Words:
-        """Return the ranks of the coordinator's rows that are at this member, -1 for others."""
-        own = rows.copy()
-        for column in self._text_columns[name]:
-            own[column] = self.worker_group.strings.decode_from_coordinator(own[column])
-        return self._lookup(name).ranks_of(own, include_deleted=include_deleted)
-
-    def ranked(self, name: str, include_deleted: bool) -> tuple[Words, Words]:
-        """Return all rows at this member, and their ranks."""
-        rows, ranks = self._lookup(name).all_ranks(include_deleted=include_deleted)
-        return self._encode_rows_of(name, rows), ranks
-
-    def first_rounds(self, name: str) -> tuple[Words, Words] | None:
-        """Return ``Installation.first_rounds`` for the rows at this member."""
-        found = self.views[name].first_rounds()
-        return None if found is None else (self._encode_rows_of(name, found[0]), found[1])
-
-    def _lookup(self, name: str) -> RankLookup:
-        lookup = self.views[name].ranks()
-        if lookup is None:
-            raise InternalError(f"{name} is no recursive set")
-        return lookup
-
-    def _encode_rows_of(self, name: str, rows: Words) -> Words:
-        """Translate local words of an installation's rows to common words."""
-        return self._encode_updates(
-            Updates(rows, np.zeros((1, 1), np.int64), ONE), self._text_columns[name]
-        ).data
-
-    def _encode_updates(self, updates: Updates, text_columns: tuple[int, ...]) -> Updates:
-        if not text_columns:
-            return updates
-        data = updates.data.copy()
-        for column in text_columns:
-            data[column] = self.worker_group.strings.encode_for_coordinator(data[column])
-        return updates.with_data(data)
+        types = self._worker.tables[name].schema.types
+        return self._group.text_columns(tuple(types[place] for place in columns))

@@ -16,6 +16,7 @@ from kpg.runtime.cluster.messages import ChangeMessage, Crew, PerMember, Reply, 
 from kpg.runtime.cluster.remote_load import RemoteLoadStaging, RemoteTable, RowDistributor, change_messages
 from kpg.runtime.cluster.shared_memory import SharedDictionary, SharedGroups
 from kpg.runtime.dataflow.dataflow_graph import Step
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError, ProgrammingError
 from kpg.runtime.handles import Installation
 from kpg.runtime.interrupts import DeferredInterrupt
@@ -60,10 +61,9 @@ class Coordinator(RemoteInstaller):
     has_remote_views = True
 
     def __init__(self, crew: Crew, placer: Placer, merge_effort: int, interrupt: DeferredInterrupt) -> None:
-        Worker.__init__(self, merge_effort, interrupt)
+        dictionary = None if crew.memory is None else SharedDictionary(crew.memory)
+        Worker.__init__(self, merge_effort, interrupt, dictionary=dictionary, make_table=self._new_table)
         self.crew = crew
-        if crew.memory is not None:
-            self.dictionary = SharedDictionary(crew.memory)
         self.remote = {}
         self._placer = placer
         self._strings = self._new_strings()
@@ -166,10 +166,18 @@ class Coordinator(RemoteInstaller):
         self._send_table(name)
         return table
 
-    def _new_table(self, name: str, schema: Schema, number: int) -> Table:
+    def _new_table(
+        self,
+        name: str,
+        schema: Schema,
+        number: int,
+        dictionary: Dictionary,
+        interrupt: DeferredInterrupt,
+        touched_tables: dict[Table, None],
+    ) -> Table:
         memory = self.crew.memory
         if memory is None:
-            table = RemoteTable(name, schema, self.dictionary, self._interrupt, self._touched)
+            table = RemoteTable(name, schema, dictionary, interrupt, touched_tables)
             table.fetch_rows, table.discard_range = (
                 self._load_staging.fetch_rows,
                 self._load_staging.discard_range,
@@ -177,7 +185,7 @@ class Coordinator(RemoteInstaller):
             table.is_opening = lambda: self.recorder is None and self.shard_store is not None
             return table
         groups = SharedGroups(len(schema.columns), memory, number)
-        return Table(name, schema, self.dictionary, self._interrupt, self._touched, groups)
+        return Table(name, schema, dictionary, interrupt, touched_tables, groups)
 
     def drop_table(self, name: str) -> None:
         """Drop a table that no installation reads."""
@@ -218,12 +226,12 @@ class Coordinator(RemoteInstaller):
 
     def preview(self, installation: Installation) -> Updates:
         """Return the changes that pending changes of tables would make to it; discard the pending changes."""
-        if self._closed_changes:
+        if self.closed_changes:
             raise InternalError("a step has not processed all closed epochs")
         remote = self.remote[installation.name]
         with self._interrupt:
             try:
-                drain_tables(self._touched, self._open_epoch, self._closed_changes)
+                drain_tables(self._touched, self.open_epoch, self.closed_changes)
                 replies = self.call_members("consider", remote.name, self._change_messages())
                 self._interrupt.check()
             finally:
@@ -301,7 +309,7 @@ class Coordinator(RemoteInstaller):
             self._replan_for_sizes()
             try:
                 if recorder is not None:
-                    recorder.prepare(self._closed_changes)
+                    recorder.prepare(self.closed_changes)
                 self.inputs.push_until(step.upper)
                 input_updates = self._take_inputs(step)
                 replies = self.call_for_replies(
@@ -309,7 +317,7 @@ class Coordinator(RemoteInstaller):
                 )
                 self._interrupt.check()
                 if recorder is not None:
-                    recorder.record(epoch, self._closed_changes)
+                    recorder.record(epoch, self.closed_changes)
             except BaseException:
                 if recorder is not None:
                     recorder.cancel()
@@ -321,14 +329,14 @@ class Coordinator(RemoteInstaller):
 
     def _replan_for_sizes(self) -> None:
         """Replace plans whose placement depends on table sizes that the step changes, before it runs."""
-        names = {closed.table for closed in self._closed_changes}
+        names = {closed.table for closed in self.closed_changes}
         if self._update_sizes(names):
-            rows = sum(change.rowids.shape[0] for closed in self._closed_changes for change in closed.changes)
+            rows = sum(change.rowids.shape[0] for closed in self.closed_changes for change in closed.changes)
             self._replace_plans(rows, names)
 
     def _roll_back_members(self, step: Step) -> None:
         self.notify_members("undo")
-        self._roll_back_step(step)
+        self.roll_back_step(step)
 
     def _take_inputs(self, step: Step) -> list[tuple[str, Updates, tuple[int, ...]]]:
         """Return the updates of inputs, with the text columns of each."""
@@ -344,11 +352,11 @@ class Coordinator(RemoteInstaller):
     def _change_messages(self) -> list[ChangeMessage] | PerMember:
         """Return the closed changes; where members do not share memory, each member's rows as words."""
         if self.crew.memory is None:
-            parts = [change_messages(self, closed, self._row_distributor) for closed in self._closed_changes]
+            parts = [change_messages(self, closed, self._row_distributor) for closed in self.closed_changes]
             members = range(self.crew.count)
             return PerMember(tuple([one for each in parts for one in each[member]] for member in members))
         messages = []
-        for closed in self._closed_changes:
+        for closed in self.closed_changes:
             table = self.tables[closed.table]
             deletions = [change.rowids for change in closed.changes if change.diff < 0]
             insertions = [change.rowids for change in closed.changes if change.diff > 0]

@@ -12,7 +12,7 @@ checks uniqueness of rows that bypass the coordinator.
 same number of members, each reads its own shard; else each reads all shards and keeps the rows that it owns.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from pathlib import Path
@@ -21,13 +21,13 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.cluster.messages import ChangeMessage, Command
-from kpg.runtime.cluster.shared_memory import MappedTable, SharedDictionary, SharedMemory, make_changes
+from kpg.runtime.cluster.messages import ChangeMessage
+from kpg.runtime.cluster.shared_memory import GroupUpdates, MappedTable, SharedMemory, make_changes
 from kpg.runtime.cluster.transfer import LoadReceiver, read_tables
 from kpg.runtime.convert.arrow import Origin, encode_table
-from kpg.runtime.dataflow.dataflow_graph import Step
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError, OperationalError
+from kpg.runtime.handles import Unique
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.kernels import rowgroups as kernels
 from kpg.runtime.operators.text_exchange import Owners
@@ -140,89 +140,86 @@ class SparseTable(Table):
             self.groups.truncate(skipped[0])
 
 
-class MemberTables(Worker):
-    """Tables of a member, whose changes the coordinator sends."""
+def make_sparse_table(
+    name: str,
+    schema: Schema,
+    number: int,
+    dictionary: Dictionary,
+    interrupt: DeferredInterrupt,
+    touched_tables: dict[Table, None],
+) -> Table:
+    """Return a new table; see ``TableFactory``."""
+    return SparseTable(name, schema, dictionary, interrupt, touched_tables)
 
-    worker_group: WorkerGroup
-    is_broken = False
-    """Whether the rollback of a failed step has failed, so that the member has to be restarted."""
 
-    def __init__(self, merge_effort: int, memory: SharedMemory | None) -> None:
-        super().__init__(merge_effort)
+class SharedTables:
+    """The tables of a member in memory that it shares with the coordinator, by number."""
+
+    def __init__(self, memory: SharedMemory) -> None:
         self._memory = memory
-        self._mapped_tables: dict[int, MappedTable] = {}
-        if memory is not None:
-            self.dictionary = SharedDictionary(memory)
+        self._tables: dict[int, MappedTable] = {}
 
-    def _apply_command_updates(self, command: Command) -> None:
-        if command.strings is not None:
-            self.worker_group.strings.add_coordinator_strings(command.strings)
-        for updates in command.group_updates:
-            if updates.table in self._mapped_tables:
-                self._mapped_tables[updates.table].mapped_groups.apply_updates(updates)
-
-    def _roll_back_step(self, step: Step) -> None:
-        """Roll back a step; this may fail too if memory is exhausted."""
-        try:
-            super()._roll_back_step(step)
-        except Exception:
-            self.is_broken = True
-
-    def table(self, name: str, schema: Schema, number: int) -> None:
-        """Create a table."""
-        self.create_table(name, schema, number)
-
-    def _new_table(self, name: str, schema: Schema, number: int) -> Table:
-        if self._memory is None:
-            return SparseTable(name, schema, self.dictionary, self._interrupt, self._touched)
-        table = self._mapped_tables[number] = MappedTable(name, schema, self.dictionary, self._memory)
+    def make_table(
+        self,
+        name: str,
+        schema: Schema,
+        number: int,
+        dictionary: Dictionary,
+        interrupt: DeferredInterrupt,
+        touched_tables: dict[Table, None],
+    ) -> Table:
+        """Return a new table; see ``TableFactory``."""
+        table = self._tables[number] = MappedTable(name, schema, dictionary, self._memory)
         return table
 
-    def drop_table(self, name: str) -> None:
-        """Drop a table."""
-        self._mapped_tables.pop(self.table_number(name), None)
-        super().drop_table(name)
+    def drop(self, number: int) -> None:
+        """Forget a table."""
+        del self._tables[number]
 
-    def stand(self, name: str, count: int, rows: int, hidden: Words) -> None:
-        """Set the contents of a table in shared memory, as committed rows."""
-        self._mapped_tables[self.table_number(name)].set_contents(count, rows, hidden)
-        self._commit_tables((name,))
+    def apply_updates(self, updates: GroupUpdates) -> None:
+        """Take over the locations of rows of one table, if it exists."""
+        if updates.table in self._tables:
+            self._tables[updates.table].mapped_groups.apply_updates(updates)
+
+    def set_contents(self, number: int, count: int, rows: int, hidden: Words) -> None:
+        """Set the contents of a table, as committed rows."""
+        self._tables[number].set_contents(count, rows, hidden)
+
+
+class MemberTables:
+    """Changes of a member's tables, which the coordinator sends."""
+
+    def __init__(self, worker: Worker, group: WorkerGroup) -> None:
+        self._worker = worker
+        self._group = group
 
     def fill(self, name: str, rowids: Words, words: Words) -> None:
         """Append committed rows to a table, in words of the coordinator."""
-        table = self.tables[name]
-        words = self._decode_words(words, self.worker_group.text_columns(table.schema.types))
-        replay(table, NONE, rowids, words)
+        table = self._worker.tables[name]
+        replay(table, NONE, rowids, self._decode(table, words))
         table.drain()
-        self._commit_tables((name,))
+        self._worker.commit_tables((name,))
 
-    def _apply_changes(self, changes: list[ChangeMessage]) -> None:
-        for message in changes:
-            table = self.tables[message.table]
-            rowids = NONE if message.rowids is None else message.rowids
-            if isinstance(rowids, tuple):
-                rowids = np.arange(*rowids)
-            deleted = NONE if message.deleted is None else message.deleted
-            if isinstance(table, MappedTable):
-                table.set_contents(*message.size_after, NONE)
-                self._uncommitted[table] = None
-                self._closed_changes.append(
-                    EpochChanges(message.epoch, message.table, make_changes(deleted, rowids))
-                )
-                continue
+    def apply(self, message: ChangeMessage) -> None:
+        """Apply the changes of a table that a step processes."""
+        table = self._worker.tables[message.table]
+        rowids = NONE if message.rowids is None else message.rowids
+        if isinstance(rowids, tuple):
+            rowids = np.arange(*rowids)
+        deleted = NONE if message.deleted is None else message.deleted
+        if isinstance(table, MappedTable):
+            table.set_contents(*message.size_after, NONE)
+            self._worker.mark_uncommitted(table)
+            changes = make_changes(deleted, rowids)
+        else:
             assert message.words is not None
-            words = self._decode_words(message.words, self.worker_group.text_columns(table.schema.types))
+            words = self._decode(table, message.words)
             replay(table, deleted[table.is_live(deleted)], rowids, words)
-            self._closed_changes.append(EpochChanges(message.epoch, message.table, table.drain()))
+            changes = table.drain()
+        self._worker.closed_changes.append(EpochChanges(message.epoch, message.table, changes))
 
-    def _decode_words(self, words: Words, text_columns: tuple[int, ...]) -> Words:
-        """Translate the coordinator's words to local ones."""
-        if not text_columns:
-            return words
-        words = words.copy()
-        for column in text_columns:
-            words[column] = self.worker_group.strings.decode_from_coordinator(words[column])
-        return words
+    def _decode(self, table: Table, words: Words) -> Words:
+        return self._group.strings.decode_rows(words, self._group.text_columns(table.schema.types))
 
 
 NO_ROWIDS: Final[Words] = np.empty(0, np.int64)
@@ -346,20 +343,54 @@ def _consume(parts: list[Words]) -> Iterator[Words]:
         yield parts.pop(0)
 
 
-class MemberLoads(MemberTables):
-    """Loads at a member, which bypass the coordinator."""
+class LoadKeys:
+    """Indexes by the unique keys of tables whose rows only members have."""
 
-    _loads: dict[str, Load]
-    _keys: dict[str, list[LoadKeyIndex]]
+    def __init__(self, tables: Mapping[str, Table]) -> None:
+        self._tables = tables
+        self._indexes: dict[str, list[LoadKeyIndex]] = {}
 
-    def dock(self, load: str, hosts: list[str], secret: bytes, folder: str) -> tuple[int, bool]:
+    def index(self, name: str, unique: Unique) -> LoadKeyIndex:
+        """Return the index of a table's local rows by a unique key."""
+        indexes = self._indexes.setdefault(name, [])
+        for keys in indexes:
+            if keys.columns == unique.columns:
+                return keys
+        table = self._tables[name]
+        indexes.append(LoadKeyIndex(table, unique.columns, nulls_distinct=unique.nulls_distinct))
+        return indexes[-1]
+
+    def drop(self, name: str) -> None:
+        """Drop the indexes of a table, which do not contain rows that are appended without a check."""
+        self._indexes.pop(name, None)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a table."""
+        if old in self._indexes:
+            self._indexes[new] = self._indexes.pop(old)
+
+
+class MemberLoads:
+    """Loads at a member, which bypass the coordinator: their rows until a step processes them."""
+
+    def __init__(self, worker: Worker, group: WorkerGroup, keys: LoadKeys) -> None:
+        self._worker = worker
+        self._group = group
+        self._keys = keys
+        self._loads: dict[str, Load] = {}
+
+    def add(self, load: str, staged: Load) -> None:
+        """Add a load whose rows a step will process."""
+        self._loads[load] = staged
+
+    def receive(self, load: str, hosts: list[str], secret: bytes, folder: str) -> tuple[int, bool]:
         """Receive rows of a load; return the port, and whether this member sees the coordinator's folder."""
         try:
             is_shared = Path(folder, TOKEN_FILE).read_text() == load
         except OSError:
             is_shared = False
         private_folder = None if is_shared else ScratchFolder(LOAD_FOLDER_PREFIX)
-        index = self.worker_group.index
+        index = self._group.index
         receiver = LoadReceiver(
             hosts[index], secret, Path(folder if private_folder is None else private_folder.name), str(index)
         )
@@ -368,50 +399,50 @@ class MemberLoads(MemberTables):
 
     def stage(self, load: str, name: str, schema: Schema, attempts: Sequence[int], home: int) -> StagedRows:
         """Stop receiving, and encode the rows of these attempts in their order."""
-        staged = self._get_load(load)
+        staged = self.get(load)
         assert staged.receiver is not None
         staged.receiver.close()
         files = staged.receiver.keep_attempts(attempts)
         staged.reread = partial(self._read_files, name, schema, files)
         parts = staged.parts = staged.reread()
-        interned, owners = schema.types[home].is_interned, self.worker_group.owners
+        interned, owners = schema.types[home].is_interned, self._group.owners
         foreign_rows = 0
         for words in parts:
-            foreign_rows += int(
-                (owners.owners(words[home], interned=interned) != self.worker_group.index).sum()
-            )
+            foreign_rows += int((owners.owners(words[home], interned=interned) != self._group.index).sum())
         return StagedRows(sum(one.shape[1] for one in parts), foreign_rows, [str(path) for path in files])
 
     def _read_files(self, name: str, schema: Schema, files: Sequence[Path]) -> list[Words]:
         origin, min_rows = Origin(f"table {name}"), -(-LARGE_PAGES_FROM // (8 * len(schema.columns)))
-        return [encode_table(rows, schema, self.dictionary, origin) for rows in read_tables(files, min_rows)]
+        return [
+            encode_table(rows, schema, self._worker.dictionary, origin)
+            for rows in read_tables(files, min_rows)
+        ]
 
     def staged_part(self, load: str, name: str, first: int, end: int) -> Words:
         """Return a range of staged rows, in common words."""
-        parts, start = [np.empty((len(self.tables[name].schema.columns), 0), np.int64)], 0
-        for one in self._staged_parts(self._get_load(load)):
+        parts, start = [np.empty((len(self._worker.tables[name].schema.columns), 0), np.int64)], 0
+        for one in self.parts(self.get(load)):
             parts.append(one[:, max(first - start, 0) : max(end - start, 0)])
             start += one.shape[1]
-        return self._encode_rows(name, np.concatenate(parts, axis=1))
+        return self.encode_rows(name, np.concatenate(parts, axis=1))
 
-    def _staged_parts(self, load: Load) -> list[Words]:
+    def parts(self, load: Load) -> list[Words]:
         """Return the rows of a load in parts."""
         if load.parts is None:
             assert load.reread is not None
             load.parts = load.reread()
         return load.parts
 
-    def held(self, name: str, first: int, end: int) -> Words:
+    def rows(self, name: str, first: int, end: int) -> Words:
         """Return a range of this member's rows, by rowids, in common words."""
-        return self._encode_rows(name, self.tables[name].read(np.arange(first, end)))
+        return self.encode_rows(name, self._worker.tables[name].read(np.arange(first, end)))
 
-    def _encode_rows(self, name: str, words: Words) -> Words:
-        words = words.copy()
-        for column in self.worker_group.text_columns(self.tables[name].schema.types):
-            words[column] = self.worker_group.strings.encode_for_coordinator(words[column])
-        return words
+    def encode_rows(self, name: str, words: Words) -> Words:
+        """Return rows of a table in common words."""
+        text_columns = self._group.text_columns(self._worker.tables[name].schema.types)
+        return self._group.strings.encode_rows(words, text_columns)
 
-    def unload(self, load: str) -> None:
+    def discard(self, load: str) -> None:
         """Discard a load whose rows are not needed, or are in a table."""
         discarded = self._loads.pop(load, None)
         if discarded is not None:
@@ -420,37 +451,27 @@ class MemberLoads(MemberTables):
             if discarded.private_folder is not None:
                 discarded.private_folder.cleanup()
 
-    def again(self, name: str, schema: Schema, files: list[str], start: int, rows: int, end: int) -> None:
+    def restore(self, name: str, schema: Schema, files: list[str], start: int, rows: int, end: int) -> None:
         """Read the rows of a predecessor of this member, as committed rows."""
         parts = self._read_files(name, schema, [Path(file) for file in files])
         if sum(one.shape[1] for one in parts) != rows:
             raise InternalError(f"files of table {name} do not have {rows} rows")
-        table = self.tables[name]
+        table = self._worker.tables[name]
         assert isinstance(table, SparseTable)
-        self._keys.pop(name, None)  # these indexes do not contain the rows
+        self._keys.drop(name)  # these indexes do not contain the rows
         table.append_range(start, _consume(parts), end)
         table.drain()
-        self._commit_tables((name,))
+        self._worker.commit_tables((name,))
 
-    def drop_table(self, name: str) -> None:
-        """Drop a table."""
-        self._keys.pop(name, None)
-        super().drop_table(name)
-
-    def rename_table(self, old: str, new: str) -> None:
-        """Rename a table."""
-        super().rename_table(old, new)
-        if old in self._keys:
-            self._keys[new] = self._keys.pop(old)
-
-    def _finish_loads(self) -> None:
+    def finish_step(self) -> None:
         """Discard the loads that the committed step has processed."""
         for load, processed in [one for one in self._loads.items() if one[1].is_processed]:
             for keys in processed.keys:
                 keys.record_insert()
-            self.unload(load)
+            self.discard(load)
 
-    def _get_load(self, load: str) -> Load:
+    def get(self, load: str) -> Load:
+        """Return a load."""
         staged = self._loads.get(load)
         if staged is None:
             raise OperationalError(
@@ -459,94 +480,100 @@ class MemberLoads(MemberTables):
             )
         return staged
 
-    def _apply_changes(self, changes: list[ChangeMessage]) -> None:
-        for message in changes:
-            if message.load is None:
-                super()._apply_changes([message])
-                continue
-            load, table = self._get_load(message.load), self.tables[message.table]
-            assert isinstance(table, SparseTable) and isinstance(message.rowids, tuple)
-            if load.read_shards is not None:
-                table.append_rows(load.read_shards(), message.size_after[0])
-            else:
-                parts, load.parts = self._staged_parts(load), None
-                table.append_range(message.rowids[0], _consume(parts), message.size_after[0])
-            load.is_processed = True
-            self._closed_changes.append(EpochChanges(message.epoch, message.table, table.drain()))
+    def apply(self, message: ChangeMessage) -> None:
+        """Append the rows of a load that a step processes."""
+        assert message.load is not None
+        load, table = self.get(message.load), self._worker.tables[message.table]
+        assert isinstance(table, SparseTable) and isinstance(message.rowids, tuple)
+        if load.read_shards is not None:
+            table.append_rows(load.read_shards(), message.size_after[0])
+        else:
+            parts, load.parts = self.parts(load), None
+            table.append_range(message.rowids[0], _consume(parts), message.size_after[0])
+        load.is_processed = True
+        self._worker.closed_changes.append(EpochChanges(message.epoch, message.table, table.drain()))
 
 
 NO_CODE = -1
 
 
-class MemberShards(MemberLoads):
+class MemberShards:
     """Shards of a member in the folder of the database."""
 
-    def see(self, folder: str, database: int) -> bool:
+    def __init__(self, worker: Worker, group: WorkerGroup, loads: MemberLoads, keys: LoadKeys) -> None:
+        self._worker = worker
+        self._group = group
+        self._loads = loads
+        self._keys = keys
+
+    def find_folder(self, folder: str, database: int) -> bool:
         """Return whether this machine sees the folder of a database."""
         files = find_database(folder, database)
-        self.shard_store = None if files is None else ShardStore(files, database, folder)
+        self._worker.shard_store = None if files is None else ShardStore(files, database, folder)
         return files is not None
 
-    def shelve(self, load: str, name: str, number: int) -> Shard:
+    def write(self, load: str, name: str, number: int) -> Shard:
         """Write the staged rows of a load to the pack with that number, durably."""
-        staged, schema = self._get_load(load), self.tables[name].schema
-        parts = self._staged_parts(staged)
+        staged, schema = self._loads.get(load), self._worker.tables[name].schema
+        parts = self._loads.parts(staged)
         if not any(one.shape[1] for one in parts):
             return empty_shard()
         vault = self._require_store()
-        text_columns = self.worker_group.text_columns(schema.types)
-        codes = used_codes(parts, text_columns, len(self.dictionary))
-        numbers = np.full(len(self.dictionary), NO_CODE)
+        text_columns = self._group.text_columns(schema.types)
+        codes = used_codes(parts, text_columns, len(self._worker.dictionary))
+        numbers = np.full(len(self._worker.dictionary), NO_CODE)
         numbers[codes] = np.arange(codes.shape[0])
         encoded = (translate_columns(one, text_columns, numbers) for one in parts)
         try:
-            shard = write_shard(vault.files, number, vault.database, self.dictionary.parts(codes), encoded)
+            shard = write_shard(
+                vault.files, number, vault.database, self._worker.dictionary.parts(codes), encoded
+            )
         except OSError as error:
             raise OperationalError(
-                f"worker {self.worker_group.index} could not write rows to {vault.folder}: {error.strerror}",
+                f"worker {self._group.index} could not write rows to {vault.folder}: {error.strerror}",
                 hint="nothing was loaded; free some space, or check the disk, and try again",
             ) from error
         staged.reread = partial(self._read_own_shard, schema, shard)
         return shard
 
     def _require_store(self) -> ShardStore:
-        if self.shard_store is None:
+        if self._worker.shard_store is None:
             raise OperationalError(
-                f"worker {self.worker_group.index} does not see the folder of the database",
+                f"worker {self._group.index} does not see the folder of the database",
                 hint="workers have to see the folder that rows were loaded into",
             )
-        return self.shard_store
+        return self._worker.shard_store
 
     def _read_own_shard(self, schema: Schema, shard: Shard) -> list[Words]:
-        return list(self.read_shards(schema, Sharded((shard,))))
+        return list(self._worker.read_shards(schema, Sharded((shard,))))
 
-    def moor(
+    def attach(
         self, name: str, schema: Schema, start: int, sharded: Sharded, home_column: int, load: str | None
     ) -> None:
         """Append this member's rows of shards to a table, now or with the step that processes ``load``."""
         self._require_store()
         rows = partial(self._own_shard_rows, schema, start, sharded, home_column)
         if load is not None:
-            self._loads[load] = Load(None, None, read_shards=rows)
+            self._loads.add(load, Load(None, None, read_shards=rows))
             return
-        table = self.tables[name]
+        table = self._worker.tables[name]
         assert isinstance(table, SparseTable)
-        self._keys.pop(name, None)
+        self._keys.drop(name)
         table.append_rows(rows(), start + sharded.rows)
         table.drain()
-        self._commit_tables((name,))
+        self._worker.commit_tables((name,))
 
     def _own_shard_rows(
         self, schema: Schema, start: int, sharded: Sharded, home_column: int
     ) -> Iterator[tuple[Words, Words]]:
         """Yield rowids and rows of this member in shards."""
-        index, count = self.worker_group.index, self.worker_group.count
+        index, count = self._group.index, self._group.count
         for number, shard in enumerate(sharded.shards):
             if len(sharded.shards) != count:
                 yield from self._filter_shard(schema, start, shard, home_column)
             elif number == index:
                 first = start
-                for words in self.read_shards(schema, Sharded((shard,))):
+                for words in self._worker.read_shards(schema, Sharded((shard,))):
                     yield np.arange(first, first + words.shape[1]), words
                     first += words.shape[1]
             start += shard.rows
@@ -557,20 +584,20 @@ class MemberShards(MemberLoads):
         """Yield this member's rows of a shard of any members; only their strings are interned."""
         if not shard.rows:
             return
-        vault, text_columns = self._require_store(), self.worker_group.text_columns(schema.types)
+        vault, text_columns = self._require_store(), self._group.text_columns(schema.types)
         strings = Dictionary()
         strings.intern_parts(*vault.strings(shard))
-        owners = Owners(strings, self.worker_group.count, has_local_codes=True)
+        owners = Owners(strings, self._group.count, has_local_codes=True)
         codes = np.full(len(strings), NO_CODE)
         for words in vault.parts(shard):
             is_own = (
                 owners.owners(words[home_column], interned=schema.types[home_column].is_interned)
-                == self.worker_group.index
+                == self._group.index
             )
             positions = np.flatnonzero(is_own)
             own_rows = np.ascontiguousarray(words[:, positions])
             new_codes = used_codes([own_rows], text_columns, len(strings))
             new_codes = new_codes[codes[new_codes] == NO_CODE]
-            codes[new_codes] = self.dictionary.intern_parts(*strings.parts(new_codes))
+            codes[new_codes] = self._worker.dictionary.intern_parts(*strings.parts(new_codes))
             yield start + positions, translate_columns(own_rows, text_columns, codes)
             start += words.shape[1]

@@ -9,6 +9,7 @@ members and does not see their exchanges.
 :class:`Owners` finds the owner of a row by hashing the value, not the code.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import ClassVar, Final
 
@@ -167,6 +168,24 @@ class WorkerStrings:
     def encode_for_coordinator(self, words: Words) -> Words:
         """Translate local words to common ones, for the coordinator."""
         return self._to_coordinator.encode(words)
+
+    def decode_rows(self, rows: Words, text_columns: Sequence[int]) -> Words:
+        """Return rows ``int64[width, n]`` of the coordinator in local words."""
+        if not text_columns:
+            return rows
+        rows = rows.copy()
+        for column in text_columns:
+            rows[column] = self.decode_from_coordinator(rows[column])
+        return rows
+
+    def encode_rows(self, rows: Words, text_columns: Sequence[int]) -> Words:
+        """Return local rows ``int64[width, n]`` in common words, for the coordinator."""
+        if not text_columns:
+            return rows
+        rows = rows.copy()
+        for column in text_columns:
+            rows[column] = self.encode_for_coordinator(rows[column])
+        return rows
 
     def take_delta(self, peer: int) -> StringDelta:
         """Return the strings that a peer needs to decode everything encoded so far."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kpg.runtime.executor import LoadStaging
     from kpg.runtime.operators.worker_group import WorkerGroup
     from kpg.runtime.storage.packs import Sharded, ShardStore
+    from kpg.runtime.worker.worker import Schedule
 
 Words = NDArray[np.int64]
 MAX_COMPILED = 256
@@ -70,11 +71,11 @@ class Access:
     """Versions of tables (by number) and operators right after their restore."""
     last_table_number: int
     _compiled_mfps: dict[Mfp, CompiledMfp]
-    _last_position: int
+    _schedule: "Schedule"
     _chain_cache: ChainCache
     _interrupt: DeferredInterrupt
-    _open_epoch: int
-    _closed_changes: list[EpochChanges]
+    open_epoch: int
+    closed_changes: list[EpochChanges]
     _step_savepoints: dict[str, Savepoint]
     """State of each table after the last step that changed it."""
     _touched: dict[Table, None]
@@ -106,11 +107,7 @@ class Access:
         self, inputs: Below = (), scope: Scope | None = None, *, at_barrier: bool = False
     ) -> int:
         """Return a position after all existing operators; the arguments are for distributed executors."""
-        self._last_position += 1
-        return self._last_position
-
-    def _new_table(self, name: str, schema: Schema, number: int) -> Table:
-        return Table(name, schema, self.dictionary, self._interrupt, self._touched)
+        return self._schedule.next_position(inputs, scope, at_barrier=at_barrier)
 
     def rename_table(self, old: str, new: str) -> None:
         """Rename a table; installed plans continue to read it."""
@@ -125,7 +122,7 @@ class Access:
     def start_at(self, epoch: int) -> None:
         """Set the last closed epoch of a new worker."""
         self.epoch = epoch
-        self._open_epoch = epoch + 1
+        self.open_epoch = epoch + 1
         self.scope.step = Step(epoch, epoch + 1)
 
     def table_number(self, table: str) -> int:
@@ -146,14 +143,14 @@ class Access:
 
     def close_epochs(self, table: str, counts: Sequence[int], deleted: Words | None = None) -> None:
         """Close an epoch for each row count and each row of ``deleted``; nothing else may be pending."""
-        self.inputs.advance_past_all(self._open_epoch, len(counts))
+        self.inputs.advance_past_all(self.open_epoch, len(counts))
         separately = (
             self.keeps_history
             or self.has_remote_views
             or any(view.needs_separate_epochs for view in self.views.values())
         )
         close = close_separately if separately else close_as_one
-        self._open_epoch = close(self.tables[table], self._open_epoch, counts, deleted, self._closed_changes)
+        self.open_epoch = close(self.tables[table], self.open_epoch, counts, deleted, self.closed_changes)
 
     def capture(self) -> object:
         """Return the state of all tables and views as data."""
@@ -199,12 +196,12 @@ class Access:
         """Reapply an epoch's changes to a table; :meth:`step_replayed` pushes them through all views."""
         store = self.tables[table]
         replay(store, deleted, rowids, words)
-        self._closed_changes.append(EpochChanges(epoch, table, store.drain()))
+        self.closed_changes.append(EpochChanges(epoch, table, store.drain()))
 
     def step_replayed(self, epoch: int) -> None:
         """Process all replayed changes in one step, which ends at ``epoch``."""
-        self._open_epoch = epoch + 1
-        if self._closed_changes:
+        self.open_epoch = epoch + 1
+        if self.closed_changes:
             self._run_step(Step(self.epoch + 1, epoch + 1), epoch)
         self.epoch = epoch
 
@@ -371,7 +368,7 @@ class Access:
         self.restart_history(table, self.epoch + self.tables[table].has_pending)
 
     def _record_history(self) -> None:
-        as_of.record_epochs(self, self._closed_changes)
+        as_of.record_epochs(self, self.closed_changes)
 
     def table_bytes(self, table: str) -> int:
         """Return the memory of a table and its indexes in bytes."""
@@ -383,15 +380,15 @@ class Access:
 
     def arrangements(self) -> list[ArrangementInfo]:
         """Return all arrangements in order of creation."""
-        arrangements = {op for op in self._all_operators() if isinstance(op, Arrange)}
+        arrangements = {op for op in self.all_operators() if isinstance(op, Arrange)}
         return [arrangement_info(operator) for operator in sorted(arrangements)]
 
     def operators(self) -> list[OperatorInfo]:
         """Return all operators with their work so far, in order of position."""
-        operators = set(self._all_operators())
+        operators = set(self.all_operators())
         return [operator_info(operator) for operator in sorted(operators)]
 
-    def _all_operators(self) -> Iterator[Operator]:
+    def all_operators(self) -> Iterator[Operator]:
         for view in self.views.values():
             yield from iterate_operators(view.operators)
 
@@ -461,7 +458,7 @@ class Access:
     def replay_shards(self, epoch: int, table: str, start: int, shards: "Sharded") -> None:
         """Reapply an epoch's inserts to a table, whose rows workers have written."""
         self.append_shards(self.tables[table], start, shards)
-        self._closed_changes.append(EpochChanges(epoch, table, self.tables[table].drain()))
+        self.closed_changes.append(EpochChanges(epoch, table, self.tables[table].drain()))
 
     # Rollback visits only tables that may have changed.
 
@@ -498,26 +495,30 @@ class Access:
     @property
     def has_pending(self) -> bool:
         """Whether some table has changes that no step has processed."""
-        return bool(self._closed_changes) or any(table.pending for table in self._touched)
+        return bool(self.closed_changes) or any(table.pending for table in self._touched)
 
     def rollback(self) -> None:
         """Discard all changes that no step has processed."""
         with self._interrupt:
             for table in self._possibly_changed():
                 table.rollback(self._step_savepoints[table.name])
-            self._closed_changes.clear()
-            self._open_epoch = self.epoch + 1
+            self.closed_changes.clear()
+            self.open_epoch = self.epoch + 1
 
     def _drain(self) -> bool:
         self._uncommitted.update(self._touched)
-        return drain_tables(self._touched, self._open_epoch, self._closed_changes)
+        return drain_tables(self._touched, self.open_epoch, self.closed_changes)
 
     def _commit_drained_tables(self) -> None:
         """Commit tables whose commits had no net change, unless changes are pending."""
         if not self.has_pending:
-            self._commit_tables([table.name for table in self._possibly_changed()])
+            self.commit_tables([table.name for table in self._possibly_changed()])
 
-    def _commit_tables(self, names: Iterable[str]) -> None:
+    def mark_uncommitted(self, table: Table) -> None:
+        """Record that a table has drained changes."""
+        self._uncommitted[table] = None
+
+    def commit_tables(self, names: Iterable[str]) -> None:
         """Commit tables and record their savepoints."""
         for name in names:
             table = self.tables[name]

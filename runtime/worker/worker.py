@@ -9,11 +9,13 @@ rounds.
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from itertools import chain as chain_iterables
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
 from kpg.runtime.chain.chain_selection import FEW, ChainCache, enable_round_chains
-from kpg.runtime.dataflow.dataflow_graph import Operator, Place, Scope, Step
+from kpg.runtime.dataflow.dataflow_graph import Below, Operator, Place, Scope, Step
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.executor import Recorder
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from kpg.runtime.chain.chain import Chain
     from kpg.runtime.checkpoint.captured_state import ArrayReader
     from kpg.runtime.checkpoint.worker_state import PendingRestore
+    from kpg.runtime.operators.worker_group import WorkerGroup
 
 
 @dataclass(slots=True)
@@ -87,20 +90,127 @@ def report_hydration(
             interrupt.watch = previous
 
 
+class Schedule(Protocol):
+    """Order in which a worker runs its operators."""
+
+    worker_group: "WorkerGroup | None"
+    """The workers that run the same operators; None for a single worker."""
+
+    def next_position(self, inputs: Below, scope: Scope | None, *, at_barrier: bool) -> int:
+        """Return the position of a new operator, after those of all operators that exist."""
+
+    def begin_hydration(self, outermost_operators: Callable[[], set[Operator]]) -> None:
+        """Prepare for a step that hydrates new operators, which are among the outermost ones."""
+
+    def run(self, step: Step, chain: "Chain | None") -> None:
+        """Run the queued operators, and those that they queue."""
+
+    def shareable(self, operators: tuple[Operator, ...]) -> tuple[Operator, ...]:
+        """Return the operators whose contents later plans can read."""
+
+    def remove(self, operators: Iterable[Operator]) -> None:
+        """Forget operators that are freed."""
+
+
+class SerialSchedule:
+    """Schedule of a single worker: one operator at a time, in order of position."""
+
+    worker_group: "WorkerGroup | None" = None
+
+    def __init__(self, interrupt: DeferredInterrupt) -> None:
+        self._last_position = 0
+        self._interrupt = interrupt
+
+    def next_position(self, inputs: Below, scope: Scope | None, *, at_barrier: bool) -> int:
+        """Return a position; see ``Schedule``."""
+        self._last_position += 1
+        return self._last_position
+
+    def begin_hydration(self, outermost_operators: Callable[[], set[Operator]]) -> None:
+        """Do nothing."""
+
+    def run(self, step: Step, chain: "Chain | None") -> None:
+        """Run the queued operators; see ``Schedule``."""
+        clock, interrupt = time.perf_counter, self._interrupt
+        begin_step(interrupt)
+        try:
+            while True:
+                if chain is not None:
+                    chain.advance(step)
+                operator = step.next() if step.queue else None
+                if operator is None:
+                    break
+                interrupt.check()
+                if chain is not None:
+                    chain.hand_over(operator)
+                start = clock()
+                operator.flush()
+                elapsed = clock() - start
+                operator.counters.seconds += elapsed
+                operator.counters.step_seconds = elapsed
+        finally:
+            end_step()
+
+    def shareable(self, operators: tuple[Operator, ...]) -> tuple[Operator, ...]:
+        """Return all operators."""
+        return operators
+
+    def remove(self, operators: Iterable[Operator]) -> None:
+        """Do nothing."""
+
+
+class TableFactory(Protocol):
+    """Makes the tables of a worker."""
+
+    def __call__(
+        self,
+        name: str,
+        schema: Schema,
+        number: int,
+        dictionary: Dictionary,
+        interrupt: DeferredInterrupt,
+        touched_tables: dict[Table, None],
+    ) -> Table:
+        """Return a new table, which enters itself in ``touched_tables`` when it changes."""
+
+
+def make_table(
+    name: str,
+    schema: Schema,
+    number: int,
+    dictionary: Dictionary,
+    interrupt: DeferredInterrupt,
+    touched_tables: dict[Table, None],
+) -> Table:
+    """Return a new table in this process."""
+    return Table(name, schema, dictionary, interrupt, touched_tables)
+
+
 class Worker(Access):
     """One engine in this process: dictionary, tables, operators, views and clock.
 
     It implements ``executor.Executor``.
     """
 
-    def __init__(self, merge_effort: int = EFFORT, interrupt: DeferredInterrupt | None = None) -> None:
+    def __init__(
+        self,
+        merge_effort: int = EFFORT,
+        interrupt: DeferredInterrupt | None = None,
+        *,
+        dictionary: Dictionary | None = None,
+        make_table: TableFactory = make_table,
+        schedule: Schedule | None = None,
+    ) -> None:
         """Create a worker without tables.
 
         Args:
             merge_effort: Rows of each unfinished merge of a trace that are merged per inserted row.
             interrupt: Defers Ctrl-C to the end of a step, and perhaps of the operation that runs the step.
+            dictionary: Dictionary of text words; None for a new one.
+            make_table: Makes tables, by default in this process.
+            schedule: Runs the operators; None for a single worker.
         """
-        self.dictionary = Dictionary()
+        self.dictionary = Dictionary() if dictionary is None else dictionary
         self.merge_effort = merge_effort
         self.tables: dict[str, Table] = {}
         self._touched: dict[Table, None] = {}
@@ -121,11 +231,13 @@ class Worker(Access):
         self.recorder: Recorder | None = None
         self._step_savepoints: dict[str, Savepoint] = {}
         self._sources: dict[str, Source] = {}
-        self._closed_changes: list[EpochChanges] = []
-        self._open_epoch = 1
-        self._last_position = 0
+        self.closed_changes: list[EpochChanges] = []
+        self.open_epoch = 1
         self._compiled_mfps: dict[Mfp, CompiledMfp] = {}
         self._interrupt = interrupt or DeferredInterrupt()
+        self._make_table = make_table
+        self._schedule = schedule or SerialSchedule(self._interrupt)
+        self.worker_group = self._schedule.worker_group
         self.scope = Scope(Step(0, 1), self._interrupt)
         self.inputs = Inputs()
         self._chain_cache = ChainCache()
@@ -140,7 +252,7 @@ class Worker(Access):
         ``number`` is that of the same table before the database was reopened.
         """
         number = self.last_table_number + 1 if number is None else number
-        table = self._new_table(name, schema, number)
+        table = self._make_table(name, schema, number, self.dictionary, self._interrupt, self._touched)
         self.last_table_number = max(self.last_table_number, number)
         if self.pending_restore is not None:
             self.pending_restore.fill_table(
@@ -183,7 +295,7 @@ class Worker(Access):
         """Create an input of ``width`` columns, whose time is the next epoch."""
         position = self.next_position()
         place = Place(f"{name}#{position}", f"Input {name}", position, (), self.scope, width)
-        return self.inputs.create(name, place, self._open_epoch)
+        return self.inputs.create(name, place, self.open_epoch)
 
     def install(
         self,
@@ -256,6 +368,7 @@ class Worker(Access):
                     del self._registry[operator.place.fingerprint]
                 if isinstance(operator, Source) and self._sources.get(operator.table.name) is operator:
                     del self._sources[operator.table.name]
+        self._schedule.remove(orphans)
         return orphans
 
     def free_final_operators(self) -> None:
@@ -272,27 +385,27 @@ class Worker(Access):
     def close_epoch(self) -> bool:
         """End the open epoch with the tables' pending changes; without any, return False and keep it open."""
         if not self.inputs.is_unused and self.inputs and any(table.pending for table in self._touched):
-            self.inputs.advance_past(self._open_epoch)
+            self.inputs.advance_past(self.open_epoch)
         changed = self._drain()
-        self._open_epoch += changed
+        self.open_epoch += changed
         return changed
 
     def step(self) -> None:
         """Process all closed epochs, and pending changes as one more, in one atomic step."""
         self.close_epoch()
-        if not self._closed_changes:
+        if not self.closed_changes:
             if self.recorder is not None:
                 self.recorder.record(self.epoch, ())
-            self._commit_tables([table.name for table in self._uncommitted])
+            self.commit_tables([table.name for table in self._uncommitted])
             return
-        self._run_step(Step(self._closed_changes[0].epoch, self._open_epoch), self._open_epoch - 1)
+        self._run_step(Step(self.closed_changes[0].epoch, self.open_epoch), self.open_epoch - 1)
 
     def preview(self, installation: Installation) -> Updates:
         """Return the changes that pending changes would make to a view, and discard the pending changes.
 
         Nothing else changes, also if an error is raised. No epoch ends.
         """
-        if self._closed_changes:
+        if self.closed_changes:
             raise InternalError("a step has not processed all closed epochs")
         view = self.views[installation.name]
         was_watched, readers = view.is_watched, view.capture_readers(None)
@@ -302,8 +415,8 @@ class Worker(Access):
         with self._interrupt:
             try:
                 self._drain()
-                self._feed_sources(step, None)
-                self._run_operators(step)
+                self.feed_sources(step)
+                self.run_operators(step)
                 self._interrupt.check()
                 return Updates.concat(
                     [
@@ -312,7 +425,7 @@ class Worker(Access):
                     ]
                 )
             finally:
-                self._roll_back_step(step)
+                self.roll_back_step(step)
                 step.visited.clear()
                 view.capture_readers(readers)
                 if not was_watched:
@@ -328,7 +441,7 @@ class Worker(Access):
         if upper > self.epoch + 1 and span is not None:
             self._run_step(Step(*span), upper - 1)
         self.epoch = upper - 1
-        self._open_epoch = upper
+        self.open_epoch = upper
         self.inputs.retire()
 
     def _run_step(self, step: Step, epoch: int) -> None:
@@ -336,44 +449,50 @@ class Worker(Access):
         # Ctrl-C takes effect between operators and between chunks of a join, but not in a commit or rollback.
         with self._interrupt:
             chain = self._chain_for(step)
+            self.is_stepping = True
             try:
                 if self.recorder is not None:
-                    self.recorder.prepare(self._closed_changes)
-                self._feed_sources(step, chain)
+                    self.recorder.prepare(self.closed_changes)
+                self.feed_sources(step, chain)
                 if not self.inputs.is_unused:
                     self.inputs.push_until(step.upper)
-                self._run_operators(step, chain)
+                self._schedule.run(step, chain)
+                self.is_stepping = False
                 self._interrupt.check()
                 if self.recorder is not None:
-                    self.recorder.record(epoch, self._closed_changes)
+                    self.recorder.record(epoch, self.closed_changes)
             except BaseException:
+                self.is_stepping = False
                 if chain is not None:
                     chain.settle(step)
                     chain.invalidate()
                 if self.recorder is not None:
                     self.recorder.cancel()
-                self._roll_back_step(step)
+                self.roll_back_step(step)
                 raise
             self._finish_step(step, epoch, chain)
 
-    def _roll_back_step(self, step: Step) -> None:
+    def roll_back_step(self, step: Step) -> None:
+        """Roll back all operators that the step has visited or queued, and all tables."""
         for operator in (*step.visited, *(queued for _, queued in step.queue)):
             operator.rollback()
         self.rollback()
 
-    def _all_operators(self) -> Iterator[Operator]:
+    def all_operators(self) -> Iterator[Operator]:
+        """Yield the operators of all views, with counters that are up to date."""
         self._chain_cache.add_counters()
-        return Access._all_operators(self)
+        return Access.all_operators(self)
 
     def _register(self, operators: tuple[Operator, ...]) -> None:
-        for operator in operators:
+        for inner in iterate_operators(operators):
+            self.inputs.add_custom(inner)
+        for operator in self._schedule.shareable(operators):
             self._registry[operator.place.fingerprint] = operator
-            for inner in iterate_operators((operator,)):
-                self.inputs.add_custom(inner)
             if isinstance(operator, Source):
                 self._sources[operator.table.name] = operator
 
     def _hydrate(self, name: str, rendered: RenderResult, pending_restore: "PendingRestore | None") -> None:
+        self._schedule.begin_hydration(partial(self.outermost_operators, rendered.new))
         new = rendered.new if pending_restore is None else pending_restore.restore(rendered.new)
         step = Step(self.epoch, self.epoch + 1, hydrating=True)
         self.scope.step = step
@@ -383,7 +502,7 @@ class Worker(Access):
                 for operator in new:
                     operator.hydrate()
                     self._interrupt.check()
-                self._run_operators(step)
+                self.run_operators(step)
                 self._interrupt.check()
         except BaseException:
             self.is_stepping = False
@@ -398,21 +517,21 @@ class Worker(Access):
     def _chain_for(self, step: Step) -> "Chain | None":
         """Return the chain that runs the step, if the step is small."""
         rows = 0
-        for closed in self._closed_changes:
+        for closed in self.closed_changes:
             for rowids, _ in closed.changes:
                 rows += rowids.shape[0]
-        return self._chain_cache.chain_for(step, rows, self._outermost_operators) if rows <= FEW else None
+        return self._chain_cache.chain_for(step, rows, self.outermost_operators) if rows <= FEW else None
 
-    def _outermost_operators(self) -> set[Operator]:
-        """Return the operators outside all loops."""
-        operators = (operator for view in self.views.values() for operator in view.operators)
+    def outermost_operators(self, new: Iterable[Operator] = ()) -> set[Operator]:
+        """Return the operators outside all loops, of all views and among new ones."""
+        operators = chain_iterables(new, *(view.operators for view in self.views.values()))
         return {operator for operator in operators if operator.place.scope is self.scope}
 
-    def _feed_sources(self, step: Step, chain: "Chain | None") -> None:
+    def feed_sources(self, step: Step, chain: "Chain | None" = None) -> None:
         """Push the closed changes of each table that some view reads to its source."""
         if chain is not None:
             chain.begin(step)
-        for epoch, table, changes in self._closed_changes:
+        for epoch, table, changes in self.closed_changes:
             source = self._sources.get(table)
             if source is not None and chain is not None:
                 chain.feed(source, changes)
@@ -420,40 +539,25 @@ class Worker(Access):
                 for rowids, diff in changes:
                     source.push_change(epoch, rowids, diff)
 
-    def _run_operators(self, step: Step, chain: "Chain | None" = None) -> None:
-        """Run the queued operators, and those that they queue, in order of position."""
-        clock = time.perf_counter
+    def run_operators(self, step: Step, chain: "Chain | None" = None) -> None:
+        """Run the queued operators, and those that they queue."""
         self.is_stepping = True
-        begin_step(self._interrupt)
         try:
-            while True:
-                if chain is not None:
-                    chain.advance(step)
-                operator = step.next() if step.queue else None
-                if operator is None:
-                    break
-                self._interrupt.check()
-                if chain is not None:
-                    chain.hand_over(operator)
-                start = clock()
-                operator.flush()
-                elapsed = clock() - start
-                operator.counters.seconds += elapsed
-                operator.counters.step_seconds = elapsed
+            self._schedule.run(step, chain)
         finally:
             self.is_stepping = False
-            end_step()
 
     def _finish_step(self, step: Step, epoch: int, chain: "Chain | None") -> None:
         self.epoch = epoch
         try:
-            self._commit_step(step, chain)
+            self.commit_step(step, chain)
         except BaseException:
             if self.recorder is not None:
                 self.recorder.cancel()  # too late to undo: the recorder stops recording
             raise
 
-    def _commit_step(self, step: Step, chain: "Chain | None") -> None:
+    def commit_step(self, step: Step, chain: "Chain | None" = None) -> None:
+        """Commit the operators that the step has visited, and the tables that it has changed."""
         if chain is not None:
             chain.commit(step)
         else:
@@ -462,8 +566,8 @@ class Worker(Access):
             operator.commit()
         if self.keeps_history:
             self._record_history()
-        self._commit_tables({closed.table for closed in self._closed_changes})
-        self._closed_changes.clear()
+        self.commit_tables({closed.table for closed in self.closed_changes})
+        self.closed_changes.clear()
         for operator in step.visited:
             operator.maintain()
         step.visited.clear()

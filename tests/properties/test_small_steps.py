@@ -17,7 +17,7 @@ from kpg.runtime.operators import loop, reduce
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.plan import Mfp, Plan, RangeJoin
 from kpg.runtime.trace import head, lookup, spine
-from kpg.runtime.worker.worker import Worker
+from kpg.runtime.worker.worker import SerialSchedule
 from tests.properties import loops
 from tests.properties.engine import Engine, Row, change_randomly
 from tests.properties.plans import Builder, col
@@ -154,7 +154,7 @@ def captured(engine: Engine, name: str) -> dict[int, Counter[Row]]:
 
 def press(patch: pytest.MonkeyPatch, when: int) -> None:
     """Have Ctrl-C be pressed once in the next step: before a flush of an arrangement, or at the end."""
-    left, flush, run = [when], Arrange.flush, Worker._run_operators
+    left, flush, run = [when], Arrange.flush, SerialSchedule.run
 
     def flushed(self: Arrange) -> None:
         if left[0] == 0:
@@ -162,12 +162,12 @@ def press(patch: pytest.MonkeyPatch, when: int) -> None:
         left[0] -= 1
         flush(self)
 
-    def ran(self: Worker, *arguments: object) -> None:
+    def ran(self: SerialSchedule, *arguments: object) -> None:
         run(self, *arguments)
         signal.raise_signal(signal.SIGINT)
 
     patch.setattr(Arrange, "flush", flushed)
-    patch.setattr(Worker, "_run_operators", ran)
+    patch.setattr(SerialSchedule, "run", ran)
 
 
 def run(seed: int, patch: pytest.MonkeyPatch, steps: int = 12) -> None:
@@ -180,7 +180,7 @@ def run(seed: int, patch: pytest.MonkeyPatch, steps: int = 12) -> None:
             twins.fail()
         elif action < 0.35:
             twins.change()
-            if any(engine.worker._closed_changes for engine in twins.engines):
+            if any(engine.worker.closed_changes for engine in twins.engines):
                 twins.interrupted()
         twins.change()
         twins.step()

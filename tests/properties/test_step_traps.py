@@ -118,5 +118,5 @@ def test_t40_a_new_maximum_does_not_read_its_group() -> None:
         assert installed.fetchall() == [(0, 20_000)]
         db.sql("delete from t where k = 20000")
         assert installed.fetchall() == [(0, 19_999)]
-        (top,) = (op for op in db._engine.executor._all_operators() if isinstance(op, TopK))
+        (top,) = (op for op in db._engine.executor.all_operators() if isinstance(op, TopK))
         assert top.wasted_reads < 10

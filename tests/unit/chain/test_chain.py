@@ -16,7 +16,7 @@ from kpg.runtime.kernels import chain as kernels
 from kpg.runtime.kernels import links as tables
 from kpg.runtime.kernels import streams
 from kpg.runtime.trace import head
-from kpg.runtime.worker.worker import Worker
+from kpg.runtime.worker.worker import SerialSchedule
 
 TABLES = (
     "create table item (id int primary key, kind int, name text, price decimal(9, 2), weight double)",
@@ -221,14 +221,14 @@ def test_a_row_on_which_a_view_fails_is_refused_and_nothing_has_happened() -> No
 def test_ctrl_c_within_a_step_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     database = simple(JOIN)
     before = database.sql("select * from v0").fetchall()
-    run = Worker._run_operators
+    run = SerialSchedule.run
 
-    def pressed(self: Worker, *arguments: Any) -> None:
+    def pressed(self: SerialSchedule, *arguments: Any) -> None:
         run(self, *arguments)
         signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Worker, "_run_operators", pressed)
+        patch.setattr(SerialSchedule, "run", pressed)
         with pytest.raises(KeyboardInterrupt):
             database.sql("insert into t values (3, 100)")
     assert database.sql("select * from v0").fetchall() == before
@@ -348,7 +348,7 @@ def test_links_go_on_behind_an_operator_without_links(monkeypatch: pytest.Monkey
     for number in range(20):
         db.insert("t", [(number, number % 2, number)])
     flushed: list[str] = []
-    for one in db._engine.executor._all_operators():
+    for one in db._engine.executor.all_operators():
         flush = type(one).flush
 
         def spied(operator: Any, flush: Any = flush) -> None:

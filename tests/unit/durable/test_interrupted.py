@@ -190,7 +190,7 @@ def test_a_commit_that_is_written_and_half_final(monkeypatch: pytest.MonkeyPatch
     sim = Sim()
     db = made(sim)
     with monkeypatch.context() as patch:
-        patch.setattr(Worker, "_commit_tables", lambda *_: alarm())
+        patch.setattr(Worker, "commit_tables", lambda *_: alarm())
         with pytest.raises(AlarmError):
             db.sql("insert into t values (2)")
     with pytest.raises(kpg.OperationalError, match="has not become final; open it again, which has it"):

@@ -114,7 +114,7 @@ def work(call: str) -> list[int]:
     db.sql("create table t (id int primary key, x int, v int)")
     db.sql(f"insert into t select i, i, i % 10 from generate_series(1, {SIZE}) as g(i)")
     db.sql(f"create materialized view w as select id, {call} c from t")
-    (window,) = (one for one in db._engine.executor._all_operators() if isinstance(one, Window))  # type: ignore[attr-defined]
+    (window,) = (one for one in db._engine.executor.all_operators() if isinstance(one, Window))  # type: ignore[attr-defined]
     db.sql("insert into t values (0, 100, 5)")
     db.sql("delete from t where id = 0")
     counts = []
@@ -216,7 +216,7 @@ def test_a_row_that_moves_is_computed_where_it_was_and_where_it_is(call: str, mo
     db.sql("create table t (id int primary key, x int, v int)")
     db.sql(f"insert into t select i, i, i % 10 from generate_series(1, {SIZE}) as g(i)")
     db.sql(f"create materialized view w as select id, {call} c from t")
-    (window,) = (one for one in db._engine.executor._all_operators() if isinstance(one, Window))  # type: ignore[attr-defined]
+    (window,) = (one for one in db._engine.executor.all_operators() if isinstance(one, Window))  # type: ignore[attr-defined]
     db.sql("insert into t values (0, 100, 5)")
     before = window.computed_rows
     db.sql("update t set x = 2100 where id = 0")
@@ -233,7 +233,7 @@ def test_a_row_that_stays_where_it_is_is_computed_alone(call: str) -> None:
     db.sql("create table t (id int primary key, x int, v int)")
     db.sql(f"insert into t select i, i, i % 10 from generate_series(1, {SIZE}) as g(i)")
     db.sql(f"create materialized view w as select id, v, {call} over (order by x) c from t")
-    (window,) = (one for one in db._engine.executor._all_operators() if isinstance(one, Window))  # type: ignore[attr-defined]
+    (window,) = (one for one in db._engine.executor.all_operators() if isinstance(one, Window))  # type: ignore[attr-defined]
     db.sql("update t set v = 11 where id = 4")
     before = window.computed_rows
     db.sql("update t set v = 11 where id = 700")

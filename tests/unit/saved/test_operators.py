@@ -103,9 +103,9 @@ def test_every_field_of_an_operator_is_captured_or_no_state(cls: type[Operator])
 SCHEMA = Schema((ColumnDef("x", BIGINT),), (0,))
 ATTRIBUTES = {
     Worker: """dictionary merge_effort tables views epoch last_table_number pending_restore make_reader scope
-        inputs is_stepping _registry _table_numbers _step_savepoints _sources _closed_changes _open_epoch
-        _last_position _compiled_mfps _interrupt _chain_cache _touched _uncommitted restored_versions
-        keeps_history recorder""",
+        inputs is_stepping _registry _table_numbers _step_savepoints _sources closed_changes open_epoch
+        _schedule _make_table worker_group _compiled_mfps _interrupt _chain_cache _touched _uncommitted
+        restored_versions keeps_history recorder""",
     Dictionary: "arena offsets memos _slots _count _before _reply_slots",
     Table: """name schema dictionary groups count dead_rows reclaimed_rows _interrupt _required_columns _key
         _bag _unique _lookups _drained_count _undrained_deletions _deletions _vacuum history _loose_key
