@@ -56,7 +56,7 @@ def stream(data: Encoded, number: int, rows: int, db: Any) -> Iterator[Step]:
         def step(before: Sequence[int] = before, now: Sequence[int] = now) -> None:
             for (table, words), first, last in zip(data.words.items(), before, now, strict=True):
                 if last > first:
-                    worker.insert(table, np.ascontiguousarray(words[:, first:last]))
+                    worker.tables.insert(table, np.ascontiguousarray(words[:, first:last]))
             worker.step()
 
         yield step
@@ -67,7 +67,7 @@ def refresh(data: Encoded, path: Path, queries: Sequence[int], db: Any) -> Itera
     """All views together, of refreshes of 0.1 % of the orders."""
     worker = worker_of(db)
     for table, words in data.words.items():
-        worker.insert(table, words)
+        worker.tables.insert(table, words)
     worker.step()
     for number in queries:
         install(db, number)
@@ -82,13 +82,13 @@ def recursion(edges: Edges, view: str, db: Any) -> Iterator[Step]:
     """A recursive view over a few edges, to which the others come."""
     db.sql("create table e(x bigint, y bigint); create table n(x bigint)")
     worker = worker_of(db)
-    worker.insert("n", np.unique(edges)[None, :])
-    worker.insert("e", np.ascontiguousarray(edges[:, :50]))
+    worker.tables.insert("n", np.unique(edges)[None, :])
+    worker.tables.insert("e", np.ascontiguousarray(edges[:, :50]))
     worker.step()
     db.sql(view)
 
     def step(first: int, last: int) -> None:
-        worker.insert("e", np.ascontiguousarray(edges[:, first:last]))
+        worker.tables.insert("e", np.ascontiguousarray(edges[:, first:last]))
         worker.step()
 
     yield partial(step, 50, 100)
@@ -116,7 +116,7 @@ def indexing(edges: Edges, db: Any) -> Iterator[Step]:
     worker = worker_of(db)
 
     def step(first: int, last: int) -> None:
-        worker.insert("e", np.ascontiguousarray(edges[:, first:last]))
+        worker.tables.insert("e", np.ascontiguousarray(edges[:, first:last]))
         worker.step()
 
     yield partial(step, 0, 1000)

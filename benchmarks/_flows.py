@@ -64,7 +64,7 @@ def state_bytes(database: kpg.Database) -> int:
 
 
 def _operators(database: kpg.Database) -> list[Any]:
-    return list(dict.fromkeys(worker_of(database)._all_operators()))
+    return list(dict.fromkeys(worker_of(database).all_operators()))
 
 
 def profiled(work: Callable[[], object], database: kpg.Database) -> None:

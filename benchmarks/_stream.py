@@ -47,7 +47,7 @@ def replay(worker: Worker, stream: Sequence[Epoch], physical: int) -> Elapsed:
     start, processor = time.perf_counter(), time.process_time()
     for number, epoch in enumerate(stream, 1):
         for table, rows in epoch:
-            worker.tables[table].insert(rows)
+            worker.tables.by_name[table].insert(rows)
         worker.close_epoch()
         if number % physical == 0:
             worker.step()

@@ -60,7 +60,7 @@ def schema_of(table: str) -> Schema:
     """The schema that the CREATE TABLE statement of a table declares."""
     database = kpg.connect()
     database.sql(create_statements()[table])
-    return worker_of(database).tables[table].schema
+    return worker_of(database).tables.by_name[table].schema
 
 
 def worker_of(database: Database) -> Worker:
@@ -113,7 +113,7 @@ class Encoded:
         database = self.empty_database()
         with database.transaction():
             for table, words in self.words.items():
-                worker_of(database).tables[table].insert(words)
+                worker_of(database).tables.by_name[table].insert(words)
         return database
 
 

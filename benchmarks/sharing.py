@@ -63,7 +63,7 @@ def run(task: Task) -> Engine:
         added.append(state_bytes(database) - before)
     memory = resident() - empty
     again = [reinstall(database, number, task.runs) for number in task.queries] if task.again else []
-    tables = sum(table.bytes for table in worker_of(database).tables.values())
+    tables = sum(table.bytes for table in worker_of(database).tables.by_name.values())
     state = state_bytes(database)
     refreshes = [timed(partial(apply_batch, database, batch)) for batch in batches]
     return Engine(installs, again, added, tables, state, memory, refreshes[1:])

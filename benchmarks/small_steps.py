@@ -52,7 +52,7 @@ def step_times(worker: Worker, stream: Sequence[Epoch]) -> list[float]:
     for epoch in stream:
         start = clock()
         for table, rows in epoch:
-            worker.tables[table].insert(rows)
+            worker.tables.by_name[table].insert(rows)
         worker.step()
         seconds.append(clock() - start)
     return seconds

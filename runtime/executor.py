@@ -90,11 +90,6 @@ class Recorder(Protocol):
 class Persistence(Protocol):
     """Methods of an executor for state that survives the process."""
 
-    recorder: Recorder | None
-    """Called at the end of each step, before any operator commits."""
-    last_table_number: int
-    """Highest table number in use so far."""
-
     def vacuum(self, relations: Collection[str]) -> int:
         """Free deleted rows of tables and compact the traces of these tables and views.
 
@@ -119,12 +114,6 @@ class Persistence(Protocol):
 
     def finish_restore(self) -> list[str]:
         """End the restore and return descriptions of the recomputed parts."""
-
-    def has_restored(self, table: str, uniques: Sequence[str]) -> bool:
-        """Return whether a table's state was restored, with exactly these unique constraints."""
-
-    def replay(self, epoch: int, table: str, deleted: Words, rowids: Words, words: Words) -> None:
-        """Reapply an epoch's changes of a table: deleted rows, and inserted rows ``words[ncols, n]``."""
 
     def step_replayed(self, epoch: int) -> None:
         """Process all replayed changes in one step, which ends at ``epoch``."""
@@ -168,120 +157,18 @@ class LoadStaging(Protocol):
         """Discard received rows that were not committed."""
 
 
-class Executor(Persistence, Protocol):
-    """Tables, installed plans, inputs, and one clock for all of them. Used by one thread at a time.
+class TableAccess(Protocol):
+    """Tables of an executor. Rows are words ``int64[ncols, n]``, in the order of the schema's columns."""
 
-    A change of a table is pending, and visible only in the table, until a step processes it. A step is
-    atomic, whatever it raises. Ctrl-C is deferred to points where no change is half done.
-    """
-
-    # Rows written by workers
-
+    recorder: Recorder | None
+    """Called at the end of each step, before any operator commits."""
+    last_table_number: int
+    """Highest table number in use so far."""
     shard_store: "ShardStore | None"
-    """Store of these rows, if the database is in a folder."""
-
-    @property
-    def pinned_packs(self) -> set[int]:
-        """Packs that workers may still read."""
-
-    def shard_ranges(self, table: str, rowids: Words) -> "list[tuple[int, Sharded]]":
-        """Return first rowids and shards of the newest rows that only workers have; empty without any."""
-
-    def replay_shards(self, epoch: int, table: str, start: int, shards: "Sharded") -> None:
-        """Replay rows that workers have written, from rowid ``start`` on."""
-
-    # The clock
-
-    @property
-    def epoch(self) -> int:
-        """Last epoch whose effects are in everything installed."""
-
-    @property
-    def is_stepping(self) -> bool:
-        """Whether operators are running, and with them perhaps user functions."""
-
-    @property
-    def has_pending(self) -> bool:
-        """Whether a table has changes that no step has processed."""
-
-    def close_epoch(self) -> object:
-        """End the open epoch, with the tables' pending changes."""
-
-    def close_epochs(self, table: str, counts: Sequence[int], deleted: Words | None = None) -> object:
-        """Close an epoch for each row count and each row of ``deleted`` (-1: none).
-
-        The inserted rows are the newest, in this order, and nothing else is pending.
-        """
-
-    def step(self) -> object:
-        """Process all closed epochs, and pending changes as one more."""
-
-    def advance(self) -> object:
-        """Process the buffered updates of inputs before the least of their times."""
-
-    def rollback(self) -> object:
-        """Discard all changes that no step has processed."""
-
-    def close(self) -> None:
-        """Release all resources."""
-
-    # Tables: rows are words ``int64[ncols, n]``, in the order of the schema's columns
-
-    @property
-    def dictionary(self) -> Dictionary:
-        """Dictionary of the text words."""
-
-    def create_table(self, name: str, schema: Schema, number: int | None = None) -> object:
-        """Create an empty table; ``number`` is that of the same table before the database was reopened."""
+    """Store of rows written by workers, if the database is in a folder."""
 
     def table_number(self, table: str) -> int:
         """Return a number that no other table has or had."""
-
-    def rename_table(self, old: str, new: str) -> None:
-        """Rename a table; installed plans continue to read it."""
-
-    def savepoint(self) -> object:
-        """Return the current state of all tables, for :meth:`rollback_to`."""
-
-    def rollback_to(self, savepoint: object) -> None:
-        """Discard the changes of tables since a savepoint that is later than the last step."""
-
-    def tables_with_changes(self) -> list[str]:
-        """Return the tables that may have changes outside any closed epoch."""
-
-    def changes_since(self, savepoint: object) -> list[tuple[str, Words, Words, Words]]:
-        """Return the changes of each table since a savepoint, or since the last step for None.
-
-        For each changed table: its name, the deleted rowids that existed before, the inserted rowids, and
-        their rows.
-        """
-
-    def drop_table(self, name: str) -> None:
-        """Drop a table that no installation reads."""
-
-    def insert(self, table: str, words: Words) -> Words:
-        """Append rows and return their rowids.
-
-        Raises:
-            IntegrityError: With nothing changed, for a NULL in a required column or a duplicate key.
-        """
-
-    @property
-    def load_staging(self) -> LoadStaging | None:
-        """Load path that bypasses this process; None if there is none."""
-
-    def delete(self, table: str, rowids: Words) -> None:
-        """Delete live rows.
-
-        Raises:
-            IntegrityError: With nothing changed, if a row is not live or occurs twice.
-        """
-
-    def find(self, table: str, keys: Words) -> Words:
-        """Return the rowid of the row with each primary key ``keys[k, n]``, or -1."""
-
-    def match(self, table: str, rows: Words) -> Words:
-        """Return for each row the rowid of an equal one, or -1; equal rows get different rowids."""
 
     def add_unique(self, table: str, name: str, columns: tuple[int, ...], *, nulls_distinct: bool) -> None:
         """Add a unique constraint; with ``nulls_distinct`` rows with a NULL in the key never conflict.
@@ -303,6 +190,26 @@ class Executor(Persistence, Protocol):
     def set_schema(self, table: str, schema: Schema) -> Schema:
         """Rename a table's columns, with unchanged types and key, and return the previous schema."""
 
+    def insert(self, table: str, words: Words) -> Words:
+        """Append rows and return their rowids.
+
+        Raises:
+            IntegrityError: With nothing changed, for a NULL in a required column or a duplicate key.
+        """
+
+    def delete(self, table: str, rowids: Words) -> None:
+        """Delete live rows.
+
+        Raises:
+            IntegrityError: With nothing changed, if a row is not live or occurs twice.
+        """
+
+    def find(self, table: str, keys: Words) -> Words:
+        """Return the rowid of the row with each primary key ``keys[k, n]``, or -1."""
+
+    def match(self, table: str, rows: Words) -> Words:
+        """Return for each row the rowid of an equal one, or -1; equal rows get different rowids."""
+
     def find_unique(self, table: str, columns: tuple[int, ...], keys: Words) -> Words:
         """Return :meth:`find` by the columns of a unique constraint."""
 
@@ -320,6 +227,12 @@ class Executor(Persistence, Protocol):
 
     def fetch(self, table: str, rowids: Words) -> Words:
         """Return the rows with these rowids."""
+
+    def scan(self, table: str, columns: Sequence[int] | None = None, *, committed: bool = False) -> Words:
+        """Return all rows, or some columns of them; with ``committed``, without pending changes."""
+
+    def count(self, table: str) -> int:
+        """Return the number of rows, including pending changes."""
 
     def parts(self, table: str, rowids: Words) -> list[tuple[Words, Words]]:
         """Return :meth:`fetch` of live rows with ascending rowids, in parts.
@@ -339,11 +252,134 @@ class Executor(Persistence, Protocol):
         Each is (start and end position, result of the preparation).
         """
 
-    def scan(self, table: str, columns: Sequence[int] | None = None, *, committed: bool = False) -> Words:
-        """Return all rows, or some columns of them; with ``committed``, without pending changes."""
+    # Pending changes
 
-    def count(self, table: str) -> int:
-        """Return the number of rows, including pending changes."""
+    def savepoint(self) -> object:
+        """Return the current state of all tables, for :meth:`rollback_to`."""
+
+    def rollback_to(self, savepoint: object) -> None:
+        """Discard the changes of tables since a savepoint that is later than the last step."""
+
+    def tables_with_changes(self) -> list[str]:
+        """Return the tables that may have changes outside any closed epoch."""
+
+    def changes_since(self, savepoint: object) -> list[tuple[str, Words, Words, Words]]:
+        """Return the changes of each table since a savepoint, or since the last step for None.
+
+        For each changed table: its name, the deleted rowids that existed before, the inserted rowids, and
+        their rows.
+        """
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether a table has changes that no step has processed."""
+
+    def rollback(self) -> object:
+        """Discard all changes that no step has processed."""
+
+    # Recovery
+
+    def has_restored(self, table: str, uniques: Sequence[str]) -> bool:
+        """Return whether a table's state was restored, with exactly these unique constraints."""
+
+    def replay(self, epoch: int, table: str, deleted: Words, rowids: Words, words: Words) -> None:
+        """Reapply an epoch's changes of a table: deleted rows, and inserted rows ``words[ncols, n]``."""
+
+    # History
+
+    def history_since(self, table: str) -> int | None:
+        """Return the epoch since which a table's history is known; None without history."""
+
+    def mark_new(self, table: str) -> None:
+        """Record that the table did not exist before this epoch: at earlier epochs it has no rows."""
+
+    def is_known_at(self, table: str, epoch: int) -> bool:
+        """Return whether a table's rows at an epoch are known; a table created later has none."""
+
+    def changes_after(self, table: str, epoch: int) -> tuple[Words, Words]:
+        """Return the rowids deleted and inserted after an epoch that the table's history covers."""
+
+    def restart_history(self, table: str, epoch: int) -> None:
+        """Restart a table's history at an epoch, at which its definition has changed."""
+
+    # Rows written by workers
+
+    @property
+    def pinned_packs(self) -> set[int]:
+        """Packs that workers may still read."""
+
+    def shard_ranges(self, table: str, rowids: Words) -> "list[tuple[int, Sharded]]":
+        """Return first rowids and shards of the newest rows that only workers have; empty without any."""
+
+    # Statistics and consistency checks
+
+    def table_bytes(self, table: str) -> int:
+        """Return the memory of a table and its indexes in bytes."""
+
+    def check_indexes(self, table: str) -> list[str]:
+        """Return descriptions of errors in a table's indexes; empty unless memory or files were damaged."""
+
+
+class Executor(Persistence, Protocol):
+    """Tables, installed plans, inputs, and one clock for all of them. Used by one thread at a time.
+
+    A change of a table is pending, and visible only in the table, until a step processes it. A step is
+    atomic, whatever it raises. Ctrl-C is deferred to points where no change is half done.
+    """
+
+    def replay_shards(self, epoch: int, table: str, start: int, shards: "Sharded") -> None:
+        """Replay rows that workers have written, from rowid ``start`` on."""
+
+    # The clock
+
+    @property
+    def epoch(self) -> int:
+        """Last epoch whose effects are in everything installed."""
+
+    @property
+    def is_stepping(self) -> bool:
+        """Whether operators are running, and with them perhaps user functions."""
+
+    def close_epoch(self) -> object:
+        """End the open epoch, with the tables' pending changes."""
+
+    def close_epochs(self, table: str, counts: Sequence[int], deleted: Words | None = None) -> object:
+        """Close an epoch for each row count and each row of ``deleted`` (-1: none).
+
+        The inserted rows are the newest, in this order, and nothing else is pending.
+        """
+
+    def step(self) -> object:
+        """Process all closed epochs, and pending changes as one more."""
+
+    def advance(self) -> object:
+        """Process the buffered updates of inputs before the least of their times."""
+
+    def close(self) -> None:
+        """Release all resources."""
+
+    # Tables
+
+    @property
+    def tables(self) -> TableAccess:
+        """The rows of all tables, and their pending changes."""
+
+    @property
+    def dictionary(self) -> Dictionary:
+        """Dictionary of the text words."""
+
+    def create_table(self, name: str, schema: Schema, number: int | None = None) -> object:
+        """Create an empty table; ``number`` is that of the same table before the database was reopened."""
+
+    def rename_table(self, old: str, new: str) -> None:
+        """Rename a table; installed plans continue to read it."""
+
+    def drop_table(self, name: str) -> None:
+        """Drop a table that no installation reads."""
+
+    @property
+    def load_staging(self) -> LoadStaging | None:
+        """Load path that bypasses this process; None if there is none."""
 
     # Plans
 
@@ -408,21 +444,6 @@ class Executor(Persistence, Protocol):
     def keep_changes(self, installation: Installation) -> None:
         """Keep the changes of an installation from now on, as its history."""
 
-    def history_since(self, table: str) -> int | None:
-        """Return the epoch since which a table's history is known; None without history."""
-
-    def mark_new(self, table: str) -> None:
-        """Record that the table did not exist before this epoch: at earlier epochs it has no rows."""
-
-    def is_known_at(self, table: str, epoch: int) -> bool:
-        """Return whether a table's rows at an epoch are known; a table created later has none."""
-
-    def changes_after(self, table: str, epoch: int) -> tuple[Words, Words]:
-        """Return the rowids deleted and inserted after an epoch that the table's history covers."""
-
-    def restart_history(self, table: str, epoch: int) -> None:
-        """Restart a table's history at an epoch, at which its definition has changed."""
-
     def disable_history(self) -> None:
         """Drop all history and stop keeping it."""
 
@@ -444,12 +465,6 @@ class Executor(Persistence, Protocol):
         """Free operators that are needed only to compute contents that can never change."""
 
     # Statistics and consistency checks
-
-    def table_bytes(self, table: str) -> int:
-        """Return the memory of a table and its indexes in bytes."""
-
-    def check_indexes(self, table: str) -> list[str]:
-        """Return descriptions of errors in a table's indexes; empty unless memory or files were damaged."""
 
     def arrangements(self) -> list[ArrangementInfo]:
         """Return all arrangements in order of creation."""

@@ -52,7 +52,7 @@ class Fork:
             InterfaceError: Within a transaction.
             NotSupportedError: If an object cannot be part of a branch.
         """
-        if not trunk.transactions.is_idle or trunk.executor.has_pending:
+        if not trunk.transactions.is_idle or trunk.executor.tables.has_pending:
             raise InterfaceError("a branch begins outside of transactions", hint="commit first")
         self.engine = fork_engine(trunk)
         self._origin_catalog = self.engine.catalog.copy()
@@ -121,9 +121,9 @@ class MergePlan:
     @classmethod
     def make(cls, diff: TableDiff, table: Table, mine: Engine, theirs: Engine) -> "MergePlan":
         """Plan the merge of a table; IntegrityError if the trunk has changed one of the rows, too."""
-        live = np.isin(diff.deleted, theirs.executor.filter_live(table.name, diff.deleted))
+        live = np.isin(diff.deleted, theirs.executor.tables.filter_live(table.name, diff.deleted))
         if not live.all():
-            row = mine.executor.fetch(diff.name, diff.deleted[~live][:1])
+            row = mine.executor.tables.fetch(diff.name, diff.deleted[~live][:1])
             raise _conflict(
                 f"row {_format_row(table, row)} of table {table.name} was changed in the trunk too"
             )
@@ -221,9 +221,9 @@ def table_diffs(engine: Engine, since: int) -> list[TableDiff]:
     found = []
     for entry in engine.catalog:
         if isinstance(entry, TableEntry) and entry.name not in engine.tables.attached_tables:
-            gone, came = engine.executor.changes_after(entry.name, since)
+            gone, came = engine.executor.tables.changes_after(entry.name, since)
             if gone.shape[0] or came.shape[0]:
-                found.append(TableDiff(entry.name, gone, engine.executor.fetch(entry.name, came)))
+                found.append(TableDiff(entry.name, gone, engine.executor.tables.fetch(entry.name, came)))
     return found
 
 
@@ -231,9 +231,9 @@ def _trunk_table(mine: Engine, theirs: Engine, name: str) -> Table:
     """Return the trunk's table for a table of the branch; ProgrammingError if it was dropped or replaced."""
     if name == POSITIONS:
         return positions_table(theirs)
-    number = mine.executor.table_number(name)
+    number = mine.executor.tables.table_number(name)
     for entry in theirs.catalog:
-        if isinstance(entry, TableEntry) and theirs.executor.table_number(entry.name) == number:
+        if isinstance(entry, TableEntry) and theirs.executor.tables.table_number(entry.name) == number:
             return theirs.table(entry.name)
     raise ProgrammingError(
         f"table {name}, which the branch has changed, was dropped or altered in the trunk",
@@ -247,7 +247,7 @@ def _contents(engine: Engine, name: str) -> tuple[Reader, tuple[Words, Words]]:
     if not isinstance(entry, TableEntry):
         view = engine.view(name)
         return view.reader, view.installation.rows()
-    words = engine.executor.scan(entry.name)
+    words = engine.executor.tables.scan(entry.name)
     reader = Reader(entry.schema.names, entry.schema.types, (), engine.executor.dictionary)
     return reader, (words, np.ones(words.shape[1], np.int64))
 

@@ -295,4 +295,6 @@ def _database_graph(engine: "Engine") -> Graph:
     outputs = {
         view.installation.operator_position: (view.name, view.count()) for view in engine.views.values()
     }
-    return operator_graph(executor.operators(), {name: executor.count(name) for name in tables}, outputs)
+    return operator_graph(
+        executor.operators(), {name: executor.tables.count(name) for name in tables}, outputs
+    )

@@ -40,7 +40,7 @@ def _print_contents(executor: Executor, database: "kpg.Database") -> None:
     views = database.views().fetchall()
     width = max((len(row[0]) for row in (*tables, *views)), default=0)
     for name, rows in tables:
-        print(f"{name:{width}}  {'table':18} {rows:>12,} rows {executor.table_bytes(name):>14,} bytes")
+        print(f"{name:{width}}  {'table':18} {rows:>12,} rows {executor.tables.table_bytes(name):>14,} bytes")
     for name, kind, rows in views:
         row_count = "" if rows is None else f"{rows:>12,} rows"
         print(f"{name:{width}}  {kind:18} {row_count}".rstrip())

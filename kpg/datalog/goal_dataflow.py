@@ -175,7 +175,7 @@ class GoalDataflow:
 
     def relation_size(self, relation: str) -> int:
         """Return the number of rows of a relation of the rewritten program."""
-        if self._engine.executor.has_pending:
+        if self._engine.executor.tables.has_pending:
             return int(self._compute_relation(relation)[1].sum())
         return int(self._engine.run(self._strata.plan(relation, self._catalog, self.views))[1].sum())
 

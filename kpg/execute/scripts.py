@@ -101,7 +101,7 @@ def _run_cached(engine: Engine, text: str, parameters: Parameters | None) -> Ite
         return None
     if engine.plan_cache.system_queries.get(statement.normalized_text.text):
         return None if parameters else plan_cache.cached_result(engine, text)
-    pending = engine.executor.has_pending
+    pending = engine.executor.tables.has_pending
     key = (
         statement.normalized_text.text,
         constant_types(statement.parameter_constants),
@@ -122,7 +122,7 @@ def _run_cached(engine: Engine, text: str, parameters: Parameters | None) -> Ite
         return run_with_external(engine, found, execute)
 
     def outcome() -> Iterator[Outcome]:
-        same = (version, pending) == (engine.catalog.version, engine.executor.has_pending)
+        same = (version, pending) == (engine.catalog.version, engine.executor.tables.has_pending)
         yield plan_cache.run_template(engine, template, statement, run_generally) if same else run_generally()
 
     return outcome()

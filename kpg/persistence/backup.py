@@ -130,7 +130,7 @@ def start_backup(engine: "Engine", folder: str | Path) -> Backup:
             "a backup of a database in memory is not supported",
             hint='open it in a folder: kpg.connect("folder")',
         )
-    if not engine.transactions.is_idle or engine.executor.has_pending:
+    if not engine.transactions.is_idle or engine.executor.tables.has_pending:
         raise InterfaceError("a backup is made outside of transactions", hint="commit first")
     path = Path(folder)
     try:

@@ -139,8 +139,8 @@ class Checkpoints:
         self._files = files
         self._codec = codec
         self._next_segment = next_segment
-        self._store = Packer(files, database, lambda: engine.executor.pinned_packs)
-        engine.executor.shard_store = ShardStore(files, database, _shared_folder(files))
+        self._store = Packer(files, database, lambda: engine.executor.tables.pinned_packs)
+        engine.executor.tables.shard_store = ShardStore(files, database, _shared_folder(files))
         self._background = BackgroundCheckpointer(self._store, files, self._on_adopted, release)
         self._definitions = DefinitionGroups(codec)
         self._log_bytes = 0
@@ -258,7 +258,7 @@ class Checkpoints:
     def begin(self, *, in_background: bool) -> None:
         """Begin a checkpoint of the present state. Raises OperationalError if it is impossible now."""
         executor, catalog, history = self._engine.executor, capture_state(self._engine), self._engine.history
-        if executor.has_pending:
+        if executor.tables.has_pending:
             raise OperationalError("no checkpoint can be made while changes are pending")
         if history is not None:
             # The log does not need it: each record has its epoch and its time.

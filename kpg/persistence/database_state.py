@@ -114,7 +114,7 @@ class ChangeDetector:
 def capture_state(engine: "Engine") -> State:
     """Return the persistent state of a database, except rows."""
     catalog = engine.catalog
-    counters = (catalog.function_count, engine.dataflows_made, engine.executor.last_table_number)
+    counters = (catalog.function_count, engine.dataflows_made, engine.executor.tables.last_table_number)
     state: State = {("made",): counters}
     state.update(
         (("schema", key), name) for key, name in catalog.schemas.items() if not key.startswith(TEMPORARY)
@@ -130,7 +130,7 @@ def capture_state(engine: "Engine") -> State:
         if entry.name in excluded:
             continue
         if isinstance(entry, TableEntry):
-            number = engine.executor.table_number(entry.name)
+            number = engine.executor.tables.table_number(entry.name)
             state["table", entry.name.lower()] = (number, entry)
         else:
             state["view", entry.name.lower()] = _view_state(engine, entry)
@@ -176,7 +176,7 @@ def _other_entries(engine: "Engine", transient: set[str]) -> Iterator[tuple[Key,
             yield ("comment", *comment), text
     yield from _privilege_entries(catalog.privileges, lower)
     if engine.clock.has_row or engine.clock.advanced_time is not None:
-        clock = engine.executor.table_number(CLOCK) if engine.clock.has_row else None
+        clock = engine.executor.tables.table_number(CLOCK) if engine.clock.has_row else None
         yield ("clock",), (clock, engine.clock.advanced_time)
     for text in engine.goals:
         yield ("goal", text), True
@@ -302,7 +302,7 @@ class RecoveredHistory:
             return
         for number, epoch in self._known_since.items():
             if number in tables:
-                engine.executor.restart_history(tables[number], epoch)
+                engine.executor.tables.restart_history(tables[number], epoch)
         engine.history.restore(encoded if isinstance(encoded, bytes) else None, self._commit_times)
 
 

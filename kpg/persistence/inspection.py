@@ -371,7 +371,7 @@ def check_contents(engine: Engine) -> Iterator[str]:
     for entry in list(engine.catalog):
         if isinstance(entry, TableEntry):
             try:
-                yield from engine.executor.check_indexes(entry.name)
+                yield from engine.executor.tables.check_indexes(entry.name)
             except Error as error:
                 yield f"table {entry.name} cannot be read: {error.message}"
     for name in sorted(engine.tables.indexes):

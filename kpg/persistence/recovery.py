@@ -195,7 +195,7 @@ class DefinitionRestorer:
         for key, value in self._state.items():
             if key[0] == "table":
                 uniques = [unique.name for unique in value[1].constraints.uniques]
-                engine.executor.has_restored(value[1].name, uniques)
+                engine.executor.tables.has_restored(value[1].name, uniques)
                 if before.get(key) == value:
                     engine.tables.adopt(value[1])
                     self._restored.add(key)
@@ -226,7 +226,7 @@ class DefinitionRestorer:
         counters = state.get(("made",), (0, 0, 0))
         engine.catalog.function_count, engine.dataflows_made, tables = counters
         # Reinstalled goals have just created tables with numbers of their own.
-        engine.executor.last_table_number = max(tables, engine.executor.last_table_number)
+        engine.executor.tables.last_table_number = max(tables, engine.executor.tables.last_table_number)
 
     def _restore_index(self, index: Any) -> None:
         if index.columns:
@@ -809,5 +809,5 @@ class _Recovery:
         else:
             width = self.restorer.widths[number]
             contents = np.empty((width, 0), np.int64) if words is None else unpack(words, count)
-        self.engine.executor.replay(epoch, name, decode_rowids(deleted), rowids, contents)
+        self.engine.executor.tables.replay(epoch, name, decode_rowids(deleted), rowids, contents)
         return count

@@ -150,9 +150,11 @@ class RowRecorder:
         executor = self._engine.executor
         for number, name in tables.items() if tables is not self.tables else ():
             if number not in self.tables:
-                yield from self._encode_inserted(pack_writer, epoch, number, name, executor.rowids(name))
+                yield from self._encode_inserted(
+                    pack_writer, epoch, number, name, executor.tables.rowids(name)
+                )
         for change in table_changes:
-            number = executor.table_number(change.table)
+            number = executor.tables.table_number(change.table)
             if number in self.tables and number in tables:
                 for rowids, diff in change.changes:
                     if diff < 0 and rowids.shape[0]:
@@ -166,7 +168,7 @@ class RowRecorder:
     def _encode_inserted(
         self, pack_writer: "_PackWriter", epoch: int, number: int, name: str, rowids: Words
     ) -> Iterable[tuple[Any, ...]]:
-        shards = self._engine.executor.shard_ranges(name, rowids) if rowids.shape[0] else []
+        shards = self._engine.executor.tables.shard_ranges(name, rowids) if rowids.shape[0] else []
         for first, sharded in shards:
             self._packs += [worker_pack(shard.pack, shard.blocks) for shard in sharded.shards if shard.rows]
             yield epoch, number, None, (first, sharded.rows), sharded
@@ -189,7 +191,7 @@ class RowRecorder:
         """Return the row groups that are written to a pack."""
         if self.checkpoints is None or rowids.shape[0] < MIN_GROUPED_ROWS:
             return []
-        groups = self._engine.executor.leading_ranges(name, rowids)
+        groups = self._engine.executor.tables.leading_ranges(name, rowids)
         size = sum(columns.itemsize * columns.shape[0] * (end - start) for start, end, _, columns in groups)
         return groups if size >= self._min_pack_bytes else []
 
@@ -197,14 +199,14 @@ class RowRecorder:
         self, epoch: int, number: int, name: str, rowids: Words
     ) -> Iterable[tuple[Any, ...]]:
         position = 0
-        for start, end, packed in self._engine.executor.prepared_rows(name, rowids):
+        for start, end, packed in self._engine.executor.tables.prepared_rows(name, rowids):
             yield from self._encode_parts(epoch, number, name, rowids[position:start])
             yield epoch, number, None, encode_rowids(rowids[start:end]), packed
             position = end
         yield from self._encode_parts(epoch, number, name, rowids[position:])
 
     def _encode_parts(self, epoch: int, number: int, name: str, inserted: Words) -> Iterable[tuple[Any, ...]]:
-        for rowids, words in self._engine.executor.parts(name, inserted) if inserted.shape[0] else ():
+        for rowids, words in self._engine.executor.tables.parts(name, inserted) if inserted.shape[0] else ():
             yield epoch, number, None, encode_rowids(rowids), pack(words)
 
     def reserve_packs(self, count: int) -> list[int]:
@@ -384,7 +386,7 @@ class WriteAheadLog:
         self._set_recorded(state)
         self._recorded_strings = strings
         self.moment = self.engine.executor.epoch, 0
-        self.engine.executor.recorder = self
+        self.engine.executor.tables.recorder = self
 
     def _set_recorded(self, state: State) -> None:
         self._recorded_state = state
@@ -653,7 +655,7 @@ class WriteAheadLog:
 
     def close(self) -> None:
         """Sync the log and unlock the folder."""
-        self.engine.executor.recorder = None
+        self.engine.executor.tables.recorder = None
         self._delayed_sync.stop()
         try:
             if self._log is not None and self.refuses is None and self._process == os.getpid():

@@ -163,7 +163,7 @@ class ExplanationState:
             )
             executor, label = self.engine.executor, f"why {explainer.number} {name}"
             try:
-                installed = executor.install(label, planned.plan, isolated=executor.has_pending)
+                installed = executor.install(label, planned.plan, isolated=executor.tables.has_pending)
             except InternalError:  # maps over an installed loop's collections cannot read it
                 installed = executor.install(label, planned.plan, isolated=True)
             self._resources.callback(executor.uninstall, installed)

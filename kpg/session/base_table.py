@@ -77,7 +77,7 @@ class Table:
     @property
     def row_count(self) -> int:
         """Number of rows, pending changes included."""
-        return self._executor.count(self.name)
+        return self._executor.tables.count(self.name)
 
     def encode_rows(self, rows: Sequence[Any]) -> Words | None:
         """Return the words of a few rows, each a tuple of values; None if this fast path does not apply."""
@@ -95,14 +95,14 @@ class Table:
         for hook in self._change_hooks:
             hook(self.name, None, words)
         guard = self.guard
-        rowids = guard.insert(words) if guard is not None else self._executor.insert(self.name, words)
+        rowids = guard.insert(words) if guard is not None else self._executor.tables.insert(self.name, words)
         self.tally.inserted += words.shape[1]
         return rowids
 
     def load(self, words: Words) -> Words:
         """Insert bulk data; see :meth:`insert`."""
-        if self._executor.recorder is not None:
-            self._executor.recorder.begin_bulk_load()
+        if self._executor.tables.recorder is not None:
+            self._executor.tables.recorder.begin_bulk_load()
         return self.insert(words)
 
     @property
@@ -130,14 +130,14 @@ class Table:
         if self.guard is not None:
             self.guard.delete(rowids)
         else:
-            self._executor.delete(self.name, rowids)
+            self._executor.tables.delete(self.name, rowids)
         self.tally.deleted += rowids.shape[0]
 
     def truncate(self, rowids: Words) -> None:
         """Delete all rows, whose rowids are given, without checking keys that refer to them."""
         for hook in self._change_hooks:
             hook(self.name, rowids, None)
-        self._executor.delete(self.name, rowids)
+        self._executor.tables.delete(self.name, rowids)
 
     def update(self, rowids: Words, words: Words) -> Words:
         """Replace live rows and return the new rowids, in the same order."""
@@ -146,28 +146,28 @@ class Table:
         self.tally.updated += rowids.shape[0]
         if self.guard is not None:
             return self.guard.update(rowids, words)
-        self._executor.delete(self.name, rowids)
-        return self._executor.insert(self.name, words)
+        self._executor.tables.delete(self.name, rowids)
+        return self._executor.tables.insert(self.name, words)
 
     def find_unique(self, columns: tuple[int, ...], keys: Words) -> Words:
         """Return the rowid of the row with each key in unique columns, or -1."""
-        return self._executor.find_unique(self.name, columns, keys)
+        return self._executor.tables.find_unique(self.name, columns, keys)
 
     def find(self, keys: Words) -> Words:
         """Return the rowid of the row with each primary key ``keys[k, n]``, or -1."""
-        return self._executor.find(self.name, keys)
+        return self._executor.tables.find(self.name, keys)
 
     def match(self, rows: Words) -> Words:
         """Return for each row the rowid of an equal row, or -1. Equal rows get different rowids."""
-        return self._executor.match(self.name, rows)
+        return self._executor.tables.match(self.name, rows)
 
     def fetch(self, rowids: Words) -> Words:
         """Return the rows with these rowids."""
-        return self._executor.fetch(self.name, rowids)
+        return self._executor.tables.fetch(self.name, rowids)
 
     def scan(self, columns: Sequence[int] | None = None) -> Words:
         """Return all rows, or only some of their columns."""
-        return self._executor.scan(self.name, columns)
+        return self._executor.tables.scan(self.name, columns)
 
 
 def _encode(encoder: RowEncoder, rows: Sequence[Any]) -> Words | None:

@@ -61,13 +61,13 @@ class Clock:
         executor = self._engine.executor
         if self.has_row:
             return
-        if executor.has_pending:
+        if executor.tables.has_pending:
             raise NotSupportedError(
                 "the first view of the present time in a transaction that has changed rows is not supported",
                 hint="create it before the changes",
             )
         executor.create_table(CLOCK, CLOCK_SCHEMA)
-        executor.insert(CLOCK, np.array([[self.read()]], np.int64))
+        executor.tables.insert(CLOCK, np.array([[self.read()]], np.int64))
         with self._engine.journal.restart_after_commit():
             self._engine.step_unlogged()
         self.has_row = True
@@ -77,12 +77,12 @@ class Clock:
         executor = self._engine.executor
         if not self.has_row:
             return False
-        row = executor.scan(CLOCK, None)
+        row = executor.tables.scan(CLOCK, None)
         now = self.read()
         if now <= int(row[0, 0]):
             return False
-        executor.delete(CLOCK, executor.match(CLOCK, row))
-        executor.insert(CLOCK, np.array([[now]], np.int64))
+        executor.tables.delete(CLOCK, executor.tables.match(CLOCK, row))
+        executor.tables.insert(CLOCK, np.array([[now]], np.int64))
         return True
 
     def advance_to(self, moment: datetime.datetime | str) -> None:
@@ -94,7 +94,7 @@ class Clock:
         word = (moment - EPOCH) // MICROSECOND
         former = self.advanced_time
         if self.has_row:  # views read the clock row, which may lag behind the system's time
-            former = max(int(self._engine.executor.scan(CLOCK, None)[0, 0]), former or 0)
+            former = max(int(self._engine.executor.tables.scan(CLOCK, None)[0, 0]), former or 0)
         if former is not None and word < former:
             former_moment = EPOCH + former * MICROSECOND
             raise InterfaceError(f"the time is {former_moment} already", hint="the time never goes back")

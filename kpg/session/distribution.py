@@ -69,14 +69,16 @@ def measure_workers(engine: DistributionHost) -> list[WorkerStatistics]:
         return engine.workers.measure()
     operators = executor.operators()
     rows, size = sum(operator.rows for operator in operators), sum(operator.bytes for operator in operators)
-    size += sum(executor.table_bytes(entry.name) for entry in engine.catalog if isinstance(entry, TableEntry))
+    size += sum(
+        executor.tables.table_bytes(entry.name) for entry in engine.catalog if isinstance(entry, TableEntry)
+    )
     return [WorkerStatistics(rows, size, time.process_time())]
 
 
 def declare_distribution(engine: DistributionHost, table: str, distribution: str) -> None:
     """Distribute a table by a column, or replicate it (``*``), in plans from now on."""
     before: tuple[tuple[int, str], ...] = engine.extras.get(DISTRIBUTION, ())  # type: ignore[assignment]
-    number = engine.executor.table_number(table)
+    number = engine.executor.tables.table_number(table)
     engine.extras[DISTRIBUTION] = (*before, (number, distribution))
     engine.journal.add(undo=lambda: _remove_declaration(engine, number))
 
@@ -204,14 +206,14 @@ class Workers:
 
     def tables_of(self, query: Plan) -> TableSizes:
         """Return the present sizes of the tables of a plan."""
-        count = self._started_executor.count
+        count = self._started_executor.tables.count
         tables = (node.table for node in query.nodes if isinstance(node, Source))
         return TableSizes(self, {table: count(table) for table in tables})
 
     def declared_column(self, table: str) -> int | None:
         """Return the column of a table's DISTRIBUTED BY clause, -1 for REPLICATED, None without a clause."""
         executor = self._started_executor
-        clause = dict(self.extras.get(DISTRIBUTION, ())).get(executor.table_number(table))
+        clause = dict(self.extras.get(DISTRIBUTION, ())).get(executor.tables.table_number(table))
         if clause == REPLICATED:
             return -1
         if clause is not None:

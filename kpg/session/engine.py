@@ -559,7 +559,7 @@ class Engine:
         if self.clock.has_row:
             self.clock.tick()
         if self.last_change_epochs is not None:
-            self._tables_in_step.update(self.executor.tables_with_changes())
+            self._tables_in_step.update(self.executor.tables.tables_with_changes())
         self._run_step(self.executor.step)
         if self._tables_in_step and self.last_change_epochs is not None:
             self.last_change_epochs.update(dict.fromkeys(self._tables_in_step, self.executor.epoch))
@@ -572,11 +572,11 @@ class Engine:
 
     def step_unlogged(self) -> None:
         """Run a step that is not logged; the next commit logs its changes."""
-        recorder, self.executor.recorder = self.executor.recorder, None
+        recorder, self.executor.tables.recorder = self.executor.tables.recorder, None
         try:
             self._run_step(self.executor.step)
         finally:
-            self.executor.recorder = recorder
+            self.executor.tables.recorder = recorder
 
     def begin_statement(self) -> None:
         """Set the statement's time to the present, outside of a transaction."""
@@ -588,7 +588,7 @@ class Engine:
         """Advance the clock row for views that compare with the time; not within a transaction."""
         if self.write_ahead_log is not None and self.write_ahead_log.refuses is not None:
             return
-        if self.clock.has_row and self.transactions.is_idle and not self.executor.has_pending:
+        if self.clock.has_row and self.transactions.is_idle and not self.executor.tables.has_pending:
             with self.transactions.failing_on_error():
                 if self.clock.tick():
                     self.transactions.commit_epoch()
@@ -608,12 +608,12 @@ class Engine:
     def close_epoch(self) -> None:
         """Close the epoch without a step."""
         if self.last_change_epochs is not None:
-            self._tables_in_step.update(self.executor.tables_with_changes())
+            self._tables_in_step.update(self.executor.tables.tables_with_changes())
         self.executor.close_epoch()
 
     def rollback(self) -> None:
         """Discard all pending changes."""
-        self.executor.rollback()
+        self.executor.tables.rollback()
         if self.tables.references is not None:
             self.tables.references.clear()
         self.views.pending.clear()
@@ -623,12 +623,12 @@ class Engine:
     def savepoint(self) -> "EngineSavepoint":
         """Return the present state, for :meth:`rollback_to`."""
         return EngineSavepoint(
-            self.executor.savepoint(), self.journal.mark(), self.tables.foreign_keys.pending_counts
+            self.executor.tables.savepoint(), self.journal.mark(), self.tables.foreign_keys.pending_counts
         )
 
     def rollback_to(self, point: "EngineSavepoint") -> None:
         """Discard the changes since a savepoint."""
-        self.executor.rollback_to(point.rows)
+        self.executor.tables.rollback_to(point.rows)
         self.tables.foreign_keys.truncate(point.pending_checks)
         self.undo_definitions(point.mark)
 
@@ -688,7 +688,7 @@ class Engine:
         """
         return self._run(
             planned,
-            isolated=self.executor.has_pending or self.snapshot_epoch is not None,
+            isolated=self.executor.tables.has_pending or self.snapshot_epoch is not None,
             then=self.snapshot_epoch,
         )
 
@@ -730,7 +730,7 @@ class Engine:
 
         With pending changes, maintained views lag behind the tables, so they are expanded.
         """
-        lags = self.executor.has_pending or self.snapshot_epoch is not None
+        lags = self.executor.tables.has_pending or self.snapshot_epoch is not None
         return self.expanded_catalog() if lags else self.catalog
 
     def expanded_catalog(self, kept: Callable[[str], bool] = lambda name: False) -> Catalog:

@@ -339,7 +339,7 @@ class GroupCommit:
         ):
             return None
         words, counts = _concatenate(ready)
-        self._engine.executor.insert(ready[0].table, words)
+        self._engine.executor.tables.insert(ready[0].table, words)
         self._engine.table(ready[0].table).tally.inserted += words.shape[1]
         self._engine.close_epochs(ready[0].table, counts)
         return [change.result for change in ready]

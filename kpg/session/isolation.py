@@ -90,7 +90,7 @@ class Snapshots:
         if self._kept_since is None:
             return
         first = min(self._holders, default=None)
-        if (first is not None and first <= self._kept_since) or self._engine.executor.has_pending:
+        if (first is not None and first <= self._kept_since) or self._engine.executor.tables.has_pending:
             return
         if first is None:
             self._engine.executor.disable_history()
@@ -259,14 +259,16 @@ class TransactionIsolation:
         snapshot = self._snapshot
         if snapshot is None or self.sees_latest or engine.last_change_epochs is None:
             return
-        for name, _, inserted, words in engine.executor.changes_since(None):
+        for name, _, inserted, words in engine.executor.tables.changes_since(None):
             if (
                 not inserted.size
                 or engine.last_change_epochs.get(name, 0) <= snapshot
                 or not _has_history(engine, name, snapshot)
             ):
                 continue
-            deleted = engine.executor.fetch(name, engine.executor.changes_after(name, snapshot)[0])
+            deleted = engine.executor.tables.fetch(
+                name, engine.executor.tables.changes_after(name, snapshot)[0]
+            )
             entry = engine.catalog.entries[name.lower()]
             assert isinstance(entry, TableEntry)
             for columns in _unique_keys(entry):
@@ -284,10 +286,10 @@ class TransactionIsolation:
         if engine.last_change_epochs.get(name, 0) <= snapshot or not _has_history(engine, name, snapshot):
             return
         own_inserts = [
-            inserted for table, _, inserted, _ in engine.executor.changes_since(None) if table == name
+            inserted for table, _, inserted, _ in engine.executor.tables.changes_since(None) if table == name
         ]
         others = rowids[~np.isin(rowids, np.concatenate(own_inserts))] if own_inserts else rowids
-        if np.isin(others, engine.executor.changes_after(name, snapshot)[1]).any():
+        if np.isin(others, engine.executor.tables.changes_after(name, snapshot)[1]).any():
             with self._transactions.failing_on_error():
                 raise SerializationError("could not serialize access due to concurrent update")
 
@@ -295,7 +297,7 @@ class TransactionIsolation:
         if (
             self.level is not Isolation.SERIALIZABLE
             or self._snapshot is None
-            or not engine.executor.has_pending
+            or not engine.executor.tables.has_pending
         ):
             return
         changed = _changed_tables(engine, self._tables_read, self._snapshot)
@@ -376,5 +378,5 @@ def _key_values(words: Words, columns: tuple[int, ...]) -> set[tuple[int, ...]]:
 def _has_history(engine: Engine, name: str, snapshot: int) -> bool:
     entry = engine.catalog.entries.get(name.lower())
     if isinstance(entry, TableEntry):
-        return engine.executor.is_known_at(entry.name, snapshot)
+        return engine.executor.tables.is_known_at(entry.name, snapshot)
     return not isinstance(entry, ViewEntry) or entry.definition is not None

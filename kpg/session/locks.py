@@ -550,7 +550,7 @@ class LockManager(Locks):
     def _keeps_keys(self, number: int, table: str, rowid: int) -> bool:
         """Whether a changed row still has its former keys."""
         keys = self._key_columns(table)
-        old = self._engine.executor.fetch(table, np.array([rowid], np.int64))[keys]
+        old = self._engine.executor.tables.fetch(table, np.array([rowid], np.int64))[keys]
         for part in (
             part for parts in self._changes.get(number, ()) for part in parts if part.table == table
         ):
@@ -685,7 +685,7 @@ class LockManager(Locks):
     def _update_mode(self, table: str, rowid: int, rowids: Words, words: Words) -> str:
         """Return the row mode of an update: NO KEY UPDATE if the keys stay the same."""
         columns = self._key_columns(table)
-        old = self._engine.executor.fetch(table, np.array([rowid], np.int64))[columns]
+        old = self._engine.executor.tables.fetch(table, np.array([rowid], np.int64))[columns]
         new = words[columns][:, rowids == rowid]
         return NO_KEY_UPDATE if (old == new).all() else UPDATE
 

@@ -198,7 +198,7 @@ class TimeSlices:
     def _may_leave(self, running: RunningStatement, reads: int = 0) -> bool:
         """Whether the statement has read only its text, its session and the catalog."""
         engine, transactions = self._hub.engine, running.session.transactions
-        changes = engine.executor.has_pending or transactions.savepoints or engine.journal
+        changes = engine.executor.tables.has_pending or transactions.savepoints or engine.journal
         return (
             running.can_leave
             and not (

@@ -72,7 +72,10 @@ class Session:
         """The user's role, or the bootstrap role for unknown users: the server decides who may connect."""
         self.mailbox = self.transactions.mailbox = Mailbox(engine.channels, self.number)
         self.isolation = TransactionIsolation(
-            self.transactions, session_manager.snapshots, self.settings, lambda: engine.executor.has_pending
+            self.transactions,
+            session_manager.snapshots,
+            self.settings,
+            lambda: engine.executor.tables.has_pending,
         )
         self.transactions.set_isolation_level = self.isolation.set_level
         self.transactions.check_rows_unchanged = partial(self.isolation.check_rows_unchanged, engine)

@@ -46,7 +46,7 @@ class DefaultSession:
         transactions, locks = self.transactions, engine.locks
         if transactions.in_batch:
             raise InterfaceError("the database is in a batch", hint="use sessions after its block has ended")
-        has_changes = bool(transactions.savepoints) or engine.executor.has_pending
+        has_changes = bool(transactions.savepoints) or engine.executor.tables.has_pending
         if transactions.state is not State.NONE and has_changes and self.pending_segments is None:
             self.pending_segments = swap_out(engine, transactions.savepoints)
             if locks.lock_swapped_changes(
@@ -392,7 +392,7 @@ class SessionManager:
         self.current = None
         transactions = session.transactions
         # Savepoints refer to the present tables: they are created again after other sessions' commits.
-        has_changes = bool(transactions.savepoints) or self.engine.executor.has_pending
+        has_changes = bool(transactions.savepoints) or self.engine.executor.tables.has_pending
         if transactions.state is not State.NONE and has_changes:
             session.pending_segments = swap_out(self.engine, transactions.savepoints)
             self._lock_changes(session)

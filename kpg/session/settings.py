@@ -364,7 +364,7 @@ def _vacuum(engine: Engine, statement: ast.Utility) -> None:
         catalog.version += 1  # table sizes are always exact; the new version invalidates cached plans
     if statement.command != "VACUUM":
         return
-    if engine.executor.has_pending:
+    if engine.executor.tables.has_pending:
         _refuse("VACUUM cannot run inside a transaction block", "25001")
     engine.executor.vacuum(frozenset(permitted))
     if engine.write_ahead_log is not None and not relations and not catalog.checks_privileges:

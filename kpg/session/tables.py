@@ -119,7 +119,7 @@ class Tables:
         for key in constraints.uniques:
             if not key.primary:
                 positions = tuple(schema.names.index(column) for column in key.columns)
-                self._executor.add_unique(name, key.name, positions, nulls_distinct=key.nulls_distinct)
+                self._executor.tables.add_unique(name, key.name, positions, nulls_distinct=key.nulls_distinct)
 
     def discard(self, name: str) -> None:
         """Discard a table's rows."""
@@ -156,7 +156,7 @@ class Tables:
         partition = catalog.partitions.pop(lower, None)
         if partition is not None:  # the parent's history without this partition is not known
             executor = self._executor
-            executor.restart_history(partition.parent, executor.epoch + executor.has_pending)
+            executor.tables.restart_history(partition.parent, executor.epoch + executor.tables.has_pending)
         for key in [one for one in catalog.unique_indexes if one[0] == lower]:
             self.drop(catalog.table(catalog.unique_indexes.pop(key).kept))
 
@@ -195,7 +195,7 @@ class Tables:
             self.attached_tables.add(name)
             self._catalog.add(TableEntry(name, schema))
             self._executor.create_table(name, schema)
-            self._executor.mark_new(name)
+            self._executor.tables.mark_new(name)
             self.by_name[name] = Table(self._executor, name, schema)
             if (
                 self._catalog.asker.user != BOOTSTRAP_ROLE
@@ -231,11 +231,11 @@ class Tables:
         """Change column names or nullability of a table."""
         before = self.by_name[name]
         self.register(name, schema).tally = before.tally
-        old = self._executor.set_schema(name, schema)
+        old = self._executor.tables.set_schema(name, schema)
 
         def undo() -> None:
             self.by_name[name] = before
-            self._executor.set_schema(name, old)
+            self._executor.tables.set_schema(name, old)
 
         self._journal.add(undo)
 

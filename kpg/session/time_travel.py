@@ -349,7 +349,7 @@ class History:
     def _fix_time(self, bound: LoweredQuery, epoch: int) -> LoweredQuery:
         """Replace the clock row by the epoch's moment, if the clock row has no history at the epoch."""
         clock = get_node(TableEntry(CLOCK, CLOCK_SCHEMA))
-        since = self._engine.executor.history_since(CLOCK) if self._engine.clock.has_row else 0
+        since = self._engine.executor.tables.history_since(CLOCK) if self._engine.clock.has_row else 0
         if since is None or since <= epoch:
             return bound
         row = Constant(((self.moment(epoch), 0),), clock.types)

@@ -53,7 +53,7 @@ def swap_out(engine: Engine, savepoints: Savepoints) -> list[Segment]:
 
 
 def _segment(engine: Engine, point: EngineSavepoint | None, name: str) -> Segment:
-    changed = engine.executor.changes_since(None if point is None else point.rows)
+    changed = engine.executor.tables.changes_since(None if point is None else point.rows)
     parts = tuple(
         TableChanges(table, engine.catalog.entries[table.lower()].schema, deleted, inserted, words)
         for table, deleted, inserted, words in changed
@@ -102,13 +102,13 @@ def _delete(engine: Engine, part: TableChanges, new_rowids: dict[str, list[tuple
     if not part.deleted.size:
         return
     rowids = _current_rowids(part.table, part.deleted, new_rowids)
-    live = engine.executor.filter_live(part.table, rowids)
+    live = engine.executor.tables.filter_live(part.table, rowids)
     if live.size < rowids.size:
         raise SerializationError(
             f'could not serialize access due to concurrent update of a row of table "{part.table}"'
         )
-    old = engine.executor.fetch(part.table, rowids)
-    engine.executor.delete(part.table, rowids)
+    old = engine.executor.tables.fetch(part.table, rowids)
+    engine.executor.tables.delete(part.table, rowids)
     references = _references(engine)
     if references is not None:
         # The changes include the referential actions of the deletion: it is only checked again.
@@ -120,7 +120,7 @@ def _delete(engine: Engine, part: TableChanges, new_rowids: dict[str, list[tuple
 def _insert(engine: Engine, part: TableChanges, new_rowids: dict[str, list[tuple[Words, Words]]]) -> None:
     if not part.inserted.size:
         return
-    rowids = engine.executor.insert(part.table, part.words)
+    rowids = engine.executor.tables.insert(part.table, part.words)
     new_rowids.setdefault(part.table, []).append((part.inserted, rowids))
     references = _references(engine)
     if references is not None:

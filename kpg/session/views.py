@@ -155,7 +155,7 @@ class Views(Mapping[str, MaintainedView]):
 
     def row_state(self) -> object:
         """Return a value that differs after any change of rows, in the transaction or by a commit."""
-        return self._executor.epoch, self._executor.savepoint()
+        return self._executor.epoch, self._executor.tables.savepoint()
 
     def create_at_commit(
         self,
@@ -408,7 +408,7 @@ class Views(Mapping[str, MaintainedView]):
         """Replace a plain view, and the definitions of the views ``over`` it."""
         self._engine.check_can_define("CREATE VIEW")
         kept = [view.name for view in over if view.name in self.by_name]
-        if kept and self._executor.has_pending:
+        if kept and self._executor.tables.has_pending:
             raise NotSupportedError(
                 f'replacing view "{entry.name}" in a transaction that has changed rows is not supported '
                 f"while {kept[0]} uses it"
@@ -424,7 +424,7 @@ class Views(Mapping[str, MaintainedView]):
     def replace_plans(self, views: Sequence[tuple[ViewEntry, frozenset[str]]]) -> None:
         """Replace the plans of views, each with the relations that it reads."""
         kept = [view.name for view, _ in views if view.name in self.by_name]
-        if kept and self._executor.has_pending:
+        if kept and self._executor.tables.has_pending:
             raise NotSupportedError(
                 "replacing a function in a transaction that has changed rows is not supported "
                 f"while {kept[0]} uses it"
@@ -475,7 +475,7 @@ class Views(Mapping[str, MaintainedView]):
 
     def rename(self, entry: ViewEntry, name: str) -> None:
         """Rename a view that nothing uses."""
-        if self._executor.has_pending and entry.name in self.by_name:
+        if self._executor.tables.has_pending and entry.name in self.by_name:
             raise NotSupportedError(
                 "renaming a materialized view in a transaction that has changed rows is not supported"
             )

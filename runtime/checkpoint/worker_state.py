@@ -79,23 +79,31 @@ class LocalView(Installation, Protocol):
     rendered_plan: tuple[Plan, object] | None
 
 
+class RestorableTables(Protocol):
+    """Interface of the tables of such a worker."""
+
+    by_name: dict[str, Table]
+    last_table_number: int
+    keeps_history: bool
+    pending_restore: "PendingRestore | None"
+
+    @property
+    def has_pending(self) -> bool: ...
+    def table_number(self, table: str) -> int: ...
+
+
 class RestorableWorker(Protocol):
     """Interface of a worker whose state is captured and restored."""
 
     dictionary: Dictionary
-    tables: dict[str, Table]
     epoch: int
-    last_table_number: int
-    keeps_history: bool
-    pending_restore: "PendingRestore | None"
     make_reader: Callable[[], ArrayReader] | None
     """Makes another reader of the stored state from which this worker was restored."""
 
     @property
-    def views(self) -> Mapping[str, LocalView]: ...
+    def tables(self) -> RestorableTables: ...
     @property
-    def has_pending(self) -> bool: ...
-    def table_number(self, table: str) -> int: ...
+    def views(self) -> Mapping[str, LocalView]: ...
     def start_at(self, epoch: int) -> None: ...
     def keep_changes(self, installation: Installation) -> None: ...
 
@@ -165,19 +173,19 @@ def capture(worker: RestorableWorker) -> State:
     Raises:
         InternalError: If changes are pending.
     """
-    if worker.has_pending:
+    if worker.tables.has_pending:
         raise InternalError("a state with pending changes cannot be captured")
-    numbered = {str(worker.table_number(name)): table for name, table in worker.tables.items()}
+    numbered = {str(worker.tables.table_number(name)): table for name, table in worker.tables.by_name.items()}
     return _make_root(worker, _tables(numbered), capture_operators(tuple(sorted(_operators(worker)))))
 
 
 def capture_leaves(worker: RestorableWorker) -> State:
     """Return the state as :func:`capture`, with tables and operators in leaves captured on demand."""
-    if worker.has_pending:
+    if worker.tables.has_pending:
         raise InternalError("a state with pending changes cannot be captured")
     tables: dict[str, dict[str, Table]] = {}
-    for name, table in worker.tables.items():
-        number = worker.table_number(name)
+    for name, table in worker.tables.by_name.items():
+        number = worker.tables.table_number(name)
         tables.setdefault(str(number // TABLES_PER_LEAF), {})[str(number)] = table
     operators: dict[str, list[Operator]] = {}
     for operator in sorted(_operators(worker)):
@@ -213,7 +221,7 @@ def _tables(tables: Mapping[str, Table]) -> State:
 def _make_root(worker: RestorableWorker, tables: State, operators: State) -> State:
     return {
         "epoch": worker.epoch,
-        "tables made": worker.last_table_number,
+        "tables made": worker.tables.last_table_number,
         "dictionary": capture_dictionary(worker.dictionary),
         "tables": tables,
         "operators": operators,
@@ -228,19 +236,21 @@ def restore(
 ) -> None:
     """Restore a new worker: tables when they are created, operators when they are installed.
 
-    The caller sets ``worker.pending_restore`` to None when all of them exist.
+    The caller sets ``worker.tables.pending_restore`` to None when all of them exist.
 
     Args:
         read: Returns the arrays of the state.
         make_reader: Makes another such reader, for a branch.
     """
-    if worker.tables or worker.epoch:
+    if worker.tables.by_name or worker.epoch:
         raise InternalError("a state can be restored only in a new worker")
     restore_dictionary(worker.dictionary, state["dictionary"], read)
     worker.start_at(state["epoch"])
-    worker.last_table_number = state["tables made"]
+    worker.tables.last_table_number = state["tables made"]
     worker.make_reader = make_reader
-    worker.pending_restore = PendingRestore(state if worker.keeps_history else {**state, "pasts": {}}, read)
+    worker.tables.pending_restore = PendingRestore(
+        state if worker.tables.keeps_history else {**state, "pasts": {}}, read
+    )
 
 
 TABLE_OPERATORS = (Reduce, Distinct, Single, LoopReduce, LoopDistinct)
@@ -304,22 +314,23 @@ class ForkableWorker(RestorableWorker, Protocol):
 
 def fork(trunk: ForkableWorker, branch: ForkableWorker) -> None:
     """Initialize a new worker with the state of another, between steps; views are installed afterwards."""
-    if branch.tables or branch.epoch or trunk.has_pending:
+    if branch.tables.by_name or branch.epoch or trunk.tables.has_pending:
         raise InternalError("a fork needs a new worker and an original without pending changes")
-    branch.dictionary = trunk.dictionary
     branch.start_at(trunk.epoch)
-    branch.last_table_number = trunk.last_table_number
+    branch.tables.last_table_number = trunk.tables.last_table_number
     branch.make_reader = trunk.make_reader
-    branch.pending_restore = PendingFork(trunk)
-    for name, table in trunk.tables.items():
-        branch.create_table(name, table.schema, trunk.table_number(name))
+    branch.tables.pending_restore = PendingFork(trunk)
+    for name, table in trunk.tables.by_name.items():
+        branch.create_table(name, table.schema, trunk.tables.table_number(name))
 
 
 class PendingFork(PendingRestore):
     """State of tables and operators of one worker, handed out as they are created in its fork."""
 
     def __init__(self, trunk: ForkableWorker) -> None:
-        self._tables_by_number = {trunk.table_number(name): table for name, table in trunk.tables.items()}
+        self._tables_by_number = {
+            trunk.tables.table_number(name): table for name, table in trunk.tables.by_name.items()
+        }
         operators = {one for view in trunk.views.values() for one in view.operators}
         self._views = trunk.views
         self._operators_by_fingerprint = {one.place.fingerprint: one for one in operators}

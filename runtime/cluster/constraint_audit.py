@@ -6,7 +6,7 @@ first column; foreign keys are sent to the owner of the row that they reference.
 all members, and each finds its own rows among them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +28,7 @@ from kpg.runtime.plan import Mfp
 from kpg.runtime.tables.table import Table
 from kpg.runtime.trace.updates import ONE, Updates
 from kpg.runtime.types import ERROR, NULL, ColumnDef, Schema
-from kpg.runtime.worker.worker import Worker
+from kpg.runtime.worker.base_tables import BaseTables
 
 Words = NDArray[np.int64]
 
@@ -68,8 +68,16 @@ class ForeignKeyCheck(NamedTuple):
 class ConstraintAudit:
     """Constraint checks of a member."""
 
-    def __init__(self, worker: Worker, group: WorkerGroup, loads: MemberLoads, keys: LoadKeys) -> None:
-        self._worker = worker
+    def __init__(
+        self,
+        tables: BaseTables,
+        evaluate: Callable[[Mfp, Words], tuple[Words, Words | None]],
+        group: WorkerGroup,
+        loads: MemberLoads,
+        keys: LoadKeys,
+    ) -> None:
+        self._tables = tables
+        self._evaluate = evaluate
         self._group = group
         self._loads = loads
         self._keys = keys
@@ -147,7 +155,7 @@ class ConstraintAudit:
         violations: list[list[Words]] = [[NO_ROWIDS] for _ in checks.outputs]
         start = 0
         for words in self._loads.parts(load):
-            results, _ = self._worker.evaluate(checks, words)
+            results, _ = self._evaluate(checks, words)
             for bad, result in zip(violations, results, strict=True):
                 bad.append(start + np.flatnonzero((result == 0) | (result == ERROR)))
             start += words.shape[1]
@@ -177,7 +185,7 @@ class ConstraintAudit:
         parcels: list[tuple[int, Words]] = []
         for number, (unique, keys) in enumerate(zip(spread, staged_keys, strict=True)):
             _, sent = self._hashed_key_table(name, schema, unique)
-            table = self._worker.tables[name]
+            table = self._tables.by_name[name]
             rowids = table.groups.live(sent, table.count) if sent < table.count else NO_ROWIDS
             unsent_keys = table.read(rowids, unique.columns)
             for position, keys_to_send in ((2 * number, keys), (2 * number + 1, unsent_keys)):
@@ -195,7 +203,7 @@ class ConstraintAudit:
             keys, unsent_keys = received[2 * number], received[2 * number + 1]
             columns = tuple(range(len(unique.columns)))
             table_of_keys.insert(unsent_keys[:, table_of_keys.find_unique(columns, unsent_keys) < 0])
-            self._hashed_keys[name, unique.columns] = table_of_keys, self._worker.tables[name].count
+            self._hashed_keys[name, unique.columns] = table_of_keys, self._tables.by_name[name].count
             is_existing = table_of_keys.find_unique(columns, keys) >= 0
             violations += [
                 (2 * number, keys[:, repeated_positions(keys)]),
@@ -219,7 +227,7 @@ class ConstraintAudit:
             columns = [
                 ColumnDef(f"c{i}", schema.types[place], True) for i, place in enumerate(unique.columns)
             ]
-            table = Table(name, Schema(tuple(columns)), self._worker.dictionary)
+            table = Table(name, Schema(tuple(columns)), self._tables.dictionary)
             table.add_unique("", tuple(range(len(columns))), nulls_distinct=False)
             entry = self._hashed_keys[name, unique.columns] = table, 0
         return entry
@@ -230,7 +238,7 @@ class ConstraintAudit:
         changes = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
         distinct_keys = keys[:, np.concatenate((np.ones(min(keys.shape[1], 1), np.bool_), changes))]
         parcels, types, owner_columns = [(0, distinct_keys)], [columns], [reference.home_position or 0]
-        table = self._worker.tables[target]
+        table = self._tables.by_name[target]
         load = None if reference.target_load is None else self._loads.get(reference.target_load)
         staged_keys = (
             np.empty((len(columns), 0), np.int64) if load is None else self._staged_columns(load, columns)
@@ -300,5 +308,5 @@ class ConstraintAudit:
 
     def _text_positions(self, name: str, columns: Sequence[int]) -> tuple[int, ...]:
         """Return the positions, among columns of a table, of those whose words differ between members."""
-        types = self._worker.tables[name].schema.types
+        types = self._tables.by_name[name].schema.types
         return self._group.text_columns(tuple(types[place] for place in columns))

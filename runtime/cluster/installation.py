@@ -7,7 +7,7 @@ changes and statistics of all members. :class:`MemberClient` sends commands to t
 replies.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from secrets import token_bytes
@@ -24,10 +24,11 @@ from kpg.runtime.cluster.messages import (
     Reply,
     UnsendableError,
     replace_columns,
+    text_columns,
 )
-from kpg.runtime.cluster.remote_load import RemoteLoadStaging, RemoteTable
 from kpg.runtime.cluster.shared_memory import NO_UPDATE
 from kpg.runtime.cluster.skew import with_skewed_keys
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError, NotSupportedError, OperationalError
 from kpg.runtime.handles import (
     NO_FILTER,
@@ -45,9 +46,9 @@ from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.operators.input import changes_after, drop_changes_through, merge_small_parts
 from kpg.runtime.operators.text_exchange import CoordinatorStrings
 from kpg.runtime.plan import AnyNode, Columns, Import, Loop, Plan, Source, Types, user
-from kpg.runtime.storage.packs import Sharded
-from kpg.runtime.tables.table import Table
+from kpg.runtime.tables.table import EpochChanges
 from kpg.runtime.trace.updates import Updates
+from kpg.runtime.types import Type
 from kpg.runtime.worker.dataflows import LocalInstallation
 from kpg.runtime.worker.worker import Worker
 
@@ -112,18 +113,62 @@ def _raise_first(replies: Sequence[Reply]) -> None:
 class MemberClient:
     """The coordinator's calls of its members."""
 
-    crew: Crew
-    _strings: CoordinatorStrings
-    _interrupt: DeferredInterrupt
-    _is_closed: bool
-    _failure: MemberLostError | None = None
-    """Why there are no members; None while there are some."""
-    _defers_interrupt = False
-    """Whether Ctrl-C has to wait, because the call belongs to a step that is final."""
+    def __init__(
+        self,
+        crew: Crew,
+        dictionary: Dictionary,
+        interrupt: DeferredInterrupt,
+        restart_members: Callable[[MemberLostError], None],
+    ) -> None:
+        """Create a client; ``restart_members`` starts new members with the state of the lost ones."""
+        self.crew = crew
+        self.failure: MemberLostError | None = None
+        """Why there are no members; None while there are some."""
+        self.defers_interrupt = False
+        """Whether Ctrl-C has to wait, because the call belongs to a step that is final."""
+        self._dictionary = dictionary
+        self._interrupt = interrupt
+        self._restart_members = restart_members
+        self._is_closed = False
+        self._strings = self._new_strings()
 
-    def _ensure_members(self) -> None:
+    def _new_strings(self) -> CoordinatorStrings:
+        return CoordinatorStrings(self._dictionary, self.crew.count, has_local_codes=self.crew.memory is None)
+
+    @property
+    def count(self) -> int:
+        """Number of members."""
+        return self.crew.count
+
+    @property
+    def hosts(self) -> list[str]:
+        """Hosts of the members, if they are reached over a network."""
+        return self.crew.hosts
+
+    def text_columns(self, types: Types) -> tuple[int, ...]:
+        """Return the columns whose words differ at members."""
+        return () if self.crew.memory is not None else text_columns(types)
+
+    def ensure_members(self) -> None:
         """Start new members if the old ones are lost."""
-        raise NotImplementedError
+        if self.failure is not None:
+            self._restart_members(self.failure)
+
+    def restart(self) -> None:
+        """Start new members, without any state."""
+        self.crew.restart()
+        self.failure = None
+        self._strings = self._new_strings()
+
+    def give_up(self, failure: MemberLostError) -> None:
+        """End the members, whose state is not that of the coordinator."""
+        self.crew.close()
+        self.failure = failure
+
+    def close(self) -> None:
+        """End the members."""
+        self._is_closed = True
+        self.crew.close()
 
     def call_members(self, method: str, *args: object) -> list[Any]:
         """Call a method at all members and return their results.
@@ -136,7 +181,7 @@ class MemberClient:
         """Call a method at all members, add the strings in their replies, and return the replies."""
         if self._is_closed:
             return []
-        self._ensure_members()
+        self.ensure_members()
         memory = self.crew.memory
         update = NO_UPDATE if memory is None else memory.take_update()
         command = Command(method, args, self._strings.take_nonempty_delta(), update.updates)
@@ -148,7 +193,7 @@ class MemberClient:
                 memory.restore_update(update)
             raise
         except MemberLostError as error:
-            self._failure = error
+            self.failure = error
             if method not in READ_METHODS:
                 raise
             return self.call_for_replies(method, *args)
@@ -162,20 +207,20 @@ class MemberClient:
         return replies
 
     def _check_interrupt(self) -> None:
-        if not self._defers_interrupt:
+        if not self.defers_interrupt:
             self._interrupt.check()
 
     def send_to_members(self, method: str, *args: object) -> None:
         """Call a method at all members without waiting for them."""
-        if self._failure is None and not self._is_closed:
+        if self.failure is None and not self._is_closed:
             try:
                 self.crew.send(Command(method, args, self._strings.take_nonempty_delta()))
             except MemberLostError as error:
-                self._failure = error
+                self.failure = error
 
     def notify_members(self, method: str, *args: object) -> None:
         """Call a method that only transfers this process's state; restarted members receive it anyway."""
-        if self._failure is None:
+        if self.failure is None:
             with suppress(MemberLostError):
                 self.call_members(method, *args)
 
@@ -217,7 +262,7 @@ class RemoteInstallation:
 
     def __init__(
         self,
-        owner: "RemoteInstaller",
+        client: MemberClient,
         name: str,
         placed_plan: Plan,
         text_columns: tuple[int, ...],
@@ -240,8 +285,8 @@ class RemoteInstallation:
         self.step_changes: list[Updates] = []
         """Changes that members reported for the last step."""
         self.statistics: list[tuple[Stats, int]] = []
-        self._owner = owner
-        self._sinks = dict(_sinks_of(owner, Columns(placed_plan.nodes)))
+        self._client = client
+        self._sinks = dict(_sinks_of(client, Columns(placed_plan.nodes)))
 
     @property
     def has_sinks(self) -> bool:
@@ -251,7 +296,7 @@ class RemoteInstallation:
     @property
     def stats(self) -> Stats:
         """Cost of the plan: times of the slowest member, rows of all members."""
-        replies: list[tuple[Stats, int, bool]] = self._owner.call_members("statistics", self.name)
+        replies: list[tuple[Stats, int, bool]] = self._client.call_members("statistics", self.name)
         stats = [one for one, _, _ in replies]
         sizes = [size for _, size, _ in replies]
         return Stats(
@@ -274,20 +319,20 @@ class RemoteInstallation:
 
     def rows(self, equal: Mapping[int, int] = NO_FILTER) -> tuple[Words, Words]:
         """Return the contents; see ``Installation``."""
-        return self._merge_rows(self._owner.call_members("rows", self.name))
+        return self._merge_rows(self._client.call_members("rows", self.name))
 
     def rows_with_prefix(self, prefix: Sequence[int]) -> tuple[Words, Words]:
         """Return the rows that begin with these words, and their multiplicities."""
-        return self._merge_rows(self._owner.call_members("matching", self.name, np.array(prefix, np.int64)))
+        return self._merge_rows(self._client.call_members("matching", self.name, np.array(prefix, np.int64)))
 
     def rows_of(self, keys: Words) -> tuple[NDArray[np.bool_], Words]:
         """Return, for an ego view, which readers have a row, and rows for all of them."""
         has_row = np.zeros(keys.shape[0], np.bool_)
         rows = np.zeros((self.width, keys.shape[0]), np.int64)
-        replies: list[tuple[Words, Words]] = self._owner.call_members("rows_of", self.name, keys)
+        replies: list[tuple[Words, Words]] = self._client.call_members("rows_of", self.name, keys)
         for worker, (places, data) in enumerate(replies[:1] if self.is_replicated else replies):
             has_row[places] = True
-            rows[:, places] = self._owner.decode_words(worker, data.copy(), self.text_columns)
+            rows[:, places] = self._client.decode_words(worker, data.copy(), self.text_columns)
         return has_row, rows
 
     def arrays_of(self, keys: Words) -> tuple[Words, Words] | None:
@@ -296,35 +341,35 @@ class RemoteInstallation:
 
     def overlay(self) -> OverlayInfo | None:
         """Return the statistics of an ego view's overlay, which is at the first member."""
-        found: list[OverlayInfo | None] = self._owner.call_members("overlay", self.name)
+        found: list[OverlayInfo | None] = self._client.call_members("overlay", self.name)
         return found[0]
 
     @contextmanager
-    def export(self, names: Sequence[str], types: Types) -> Iterator[ExportLocations]:
+    def export(self, names: Sequence[str], types: Sequence[Type]) -> Iterator[ExportLocations]:
         """Let other processes fetch the named columns of the contents from the workers."""
-        hosts, secret = self._owner.crew.hosts, token_bytes(32)
+        hosts, secret = self._client.hosts, token_bytes(32)
         if not hosts:
             raise export_error()
-        replies = self._owner.call_members("offer", self.name, tuple(names), tuple(types), hosts, secret)
+        replies = self._client.call_members("offer", self.name, tuple(names), tuple(types), hosts, secret)
         count = 1 if self.is_replicated else len(replies)
         places = [(host, port) for host, (port, _) in zip(hosts, replies, strict=True)][:count]
         try:
             yield ExportLocations(places, secret, [schema for _, schema in replies[:count]])
         finally:
-            self._owner.notify_members("withdraw", self.name)
+            self._client.notify_members("withdraw", self.name)
 
     def decide_pushes(self) -> None:
         """Recompute an ego view's push decisions from the observed traffic."""
-        self._owner.call_members("decide", self.name)
+        self._client.call_members("decide", self.name)
 
     def capture_readers(self, readers: Words | None) -> None:
         """Restrict the captured changes of a watched ego view to these readers; None captures all."""
-        self._owner.call_members("choose", self.name, readers)
+        self._client.call_members("choose", self.name, readers)
 
     def _merge_rows(self, replies: Sequence[tuple[Words, Words]]) -> tuple[Words, Words]:
         parts = []
         for worker, (data, diffs) in enumerate(replies[:1] if self.is_replicated else replies):
-            parts.append((self._owner.decode_words(worker, data.copy(), self.text_columns), diffs))
+            parts.append((self._client.decode_words(worker, data.copy(), self.text_columns), diffs))
         if len(parts) == 1:
             return parts[0]
         time = np.zeros((1, 1), np.int64)
@@ -334,7 +379,7 @@ class RemoteInstallation:
     def merge_changes(self, replies: Iterable[Updates]) -> Updates:
         """Return the consolidated changes that members have reported."""
         parts = [
-            self._owner.decode_updates(worker, one, self.text_columns)
+            self._client.decode_updates(worker, one, self.text_columns)
             for worker, one in enumerate(replies)
             if worker == 0 or not self.is_replicated
         ]
@@ -385,9 +430,9 @@ class RemoteInstallation:
     def drain_sink(self, listener: int) -> list[Updates]:
         """Return the updates of the sink with that number at all members, since the last call."""
         texts, width, depth = self._sinks[listener]
-        replies: list[list[Updates]] = self._owner.call_members("heard", self.name, listener, texts)
+        replies: list[list[Updates]] = self._client.call_members("heard", self.name, listener, texts)
         parts = [
-            self._owner.decode_updates(worker, one, texts)
+            self._client.decode_updates(worker, one, texts)
             for worker, each in enumerate(replies)
             for one in each
         ]
@@ -398,7 +443,7 @@ class RemoteInstallation:
 
     def close_sink(self, listener: int) -> None:
         """Stop a sink; its buffered updates can still be drained."""
-        self._owner.call_members("ignore", self.name, listener)
+        self._client.call_members("ignore", self.name, listener)
 
     def is_final(self) -> bool:
         """Return False: members keep operators that are final."""
@@ -406,7 +451,7 @@ class RemoteInstallation:
 
     def exclusive_state(self, prefix: str) -> tuple[int, int]:
         """Return rows and bytes of state that only installations with names beginning with ``prefix`` use."""
-        replies: list[tuple[int, int]] = self._owner.call_members("state", self.name, prefix)
+        replies: list[tuple[int, int]] = self._client.call_members("state", self.name, prefix)
         return sum(rows for rows, _ in replies), sum(size for _, size in replies)
 
     def ranks(self) -> RankLookup | None:
@@ -421,12 +466,12 @@ class RemoteInstallation:
 
     def call_members(self, method: str, *args: object) -> list[Any]:
         """Call a method of it at all members; of a replicated one, return only the first member's result."""
-        replies = self._owner.call_members(method, self.name, *args)
+        replies = self._client.call_members(method, self.name, *args)
         return replies[:1] if self.is_replicated else replies
 
     def decode_rows(self, worker: int, rows: Words) -> Words:
         """Return a member's rows in words of the coordinator."""
-        return self._owner.decode_words(worker, rows.copy(), self.text_columns)
+        return self._client.decode_words(worker, rows.copy(), self.text_columns)
 
 
 class RemoteRanks:
@@ -457,15 +502,15 @@ def concat_rounds(remote: "RemoteInstallation", replies: list[tuple[Words, Words
 
 
 def _sinks_of(
-    owner: "RemoteInstaller", columns: Columns, depth: int = 1
+    client: MemberClient, columns: Columns, depth: int = 1
 ) -> "Iterable[tuple[int, tuple[tuple[int, ...], int, int]]]":
     """Yield for each sink its number, and the text columns, width and time depth of its updates."""
     for ref, node in enumerate(columns.nodes):
         if isinstance(node, user.Sink):
             types = columns.types[node.input]
-            yield node.listener, (owner.text_columns(types), len(types), depth)
+            yield node.listener, (client.text_columns(types), len(types), depth)
         elif isinstance(node, plan.Loop):
-            yield from _sinks_of(owner, columns.bodies[ref], depth + 1)
+            yield from _sinks_of(client, columns.bodies[ref], depth + 1)
 
 
 QUERY_PREFIX: Final = "query "
@@ -490,36 +535,22 @@ class Placer(Protocol):
         """Return the column by which a table is distributed, independent of its size."""
 
 
-class RemoteInstaller(MemberClient, Worker):
+class RemoteInstaller:
     """Installs plans at the members of a crew."""
 
-    remote: dict[str, RemoteInstallation]
-    _placer: Placer
-    _last_member_position: int
-    _input_texts: dict[str, tuple[int, ...]]
-    _load_staging: RemoteLoadStaging
-    _size_bits: dict[str, int]
-    """Bit length of the row count of each table that has changed, as of the last step that changed it."""
-
-    def text_columns(self, types: Types) -> tuple[int, ...]:
-        """Return the columns whose words differ at members."""
-        raise NotImplementedError
-
-    # Rows written by members
-
-    def append_shards(self, table: Table, start: int, shards: Sharded) -> None:
-        """Attach rows of shards to a table; members read them if they can."""
-        if isinstance(table, RemoteTable) and table.accepts_shards and self._load_staging.members_see_folder:
-            self._load_staging.attach_shards(table, start, shards)
-        else:
-            super().append_shards(table, start, shards)
-
-    def replay_shards(self, epoch: int, table: str, start: int, shards: Sharded) -> None:
-        """Reapply an epoch's inserts to a table, whose rows workers have written."""
-        super().replay_shards(epoch, table, start, shards)
-        store = self.tables[table]
-        if isinstance(store, RemoteTable) and store.ranges:
-            self._load_staging.announce_shards(table, store.ranges[-1], is_committed=False)
+    def __init__(self, client: MemberClient, worker: Worker, placer: Placer) -> None:
+        """Create an installer; ``worker`` runs small queries in this process."""
+        self.remote: dict[str, RemoteInstallation] = {}
+        """Installations at the members."""
+        self._client = client
+        self._worker = worker
+        self._placer = placer
+        self._last_member_position = 0
+        """Highest position of an operator, from which all members continue alike."""
+        self._input_texts: dict[str, tuple[int, ...]] = {}
+        """Text columns of each input."""
+        self._size_bits: dict[str, int] = {}
+        """Bit length of the row count of each table that has changed, as of the last step that changed it."""
 
     def install(
         self,
@@ -529,43 +560,66 @@ class RemoteInstaller(MemberClient, Worker):
         isolated: bool = False,
         as_of: int | None = None,
         reads_pending: bool = False,
-    ) -> Any:
+    ) -> Installation:
         """Install a plan at the members, or a small query in this process; see ``executor.Executor``."""
         _check_supported(plan, pending=isolated and as_of is None)
         if isolated or (name.startswith(QUERY_PREFIX) and self._is_small(plan)):
-            return super().install(name, plan, isolated=True, as_of=as_of, reads_pending=reads_pending)
-        if self.has_pending:
+            return self._worker.install(name, plan, isolated=True, as_of=as_of, reads_pending=reads_pending)
+        if self._worker.tables.has_pending:
             raise InternalError("a view cannot be installed while changes are pending")
-        self._ensure_members()
+        self._client.ensure_members()
         placed_plan, is_replicated = self._placer.place(name, plan)
         for node in placed_plan.nodes:
             if isinstance(node, user.Input):
-                self._input_texts[node.identity] = self.text_columns(node.types)
+                self._input_texts[node.identity] = self._client.text_columns(node.types)
         types = Columns(placed_plan.nodes).types[placed_plan.output]
         remote = self.remote[name] = RemoteInstallation(
-            self, name, placed_plan, self.text_columns(types), len(types), is_replicated
+            self._client, name, placed_plan, self._client.text_columns(types), len(types), is_replicated
         )
         remote.original_plan = plan
         try:
-            with self._interrupt:
-                self._install_at_members(remote)
+            with self._worker.scope.interrupt:
+                self.install_at_members(remote)
         except UnsendableError:
             self._drop_remote(name)
             if name.startswith(QUERY_PREFIX) and not any(isinstance(node, Import) for node in plan.nodes):
-                return super().install(name, plan, isolated=True)
+                return self._worker.install(name, plan, isolated=True)
             raise
         except BaseException:
             self._drop_remote(name)
-            if self._failure is None:
+            if self._client.failure is None:
                 # Some members may have installed it: without barriers they do not notice another's failure.
-                self._last_member_position = max(self.call_members("drop", name), default=0)
+                self._last_member_position = max(self._client.call_members("drop", name), default=0)
             raise
         return remote
 
-    def _install_at_members(self, remote: RemoteInstallation) -> None:
+    def restart(self) -> None:
+        """Install all plans at new members.
+
+        The captured changes of views are in this process, so their listeners miss nothing and hear nothing
+        twice.
+        """
+        self._last_member_position = 0
+        for remote in self.remote.values():
+            self.install_at_members(remote)
+            if remote.needs_changes:
+                self._client.notify_members("observe", remote.name, True)
+
+    @property
+    def has_sinks(self) -> bool:
+        """Whether some installation has sinks."""
+        return any(remote.has_sinks for remote in self.remote.values())
+
+    def input_text_columns(self, identity: str) -> tuple[int, ...]:
+        """Return the text columns of an input."""
+        return self._input_texts.get(identity, ())
+
+    def install_at_members(self, remote: RemoteInstallation) -> None:
         tables = (node.table for node in remote.plan.nodes if isinstance(node, Source))
-        row_counts = {table: self.count(table) for table in tables}
-        replies = self.call_members("put", remote.name, remote.plan, self._last_member_position, row_counts)
+        row_counts = {table: self._worker.tables.count(table) for table in tables}
+        replies = self._client.call_members(
+            "put", remote.name, remote.plan, self._last_member_position, row_counts
+        )
         remote.statistics = [(stats, place) for stats, place, _ in replies]
         self._last_member_position = max((last for _, _, last in replies), default=0)
 
@@ -576,74 +630,137 @@ class RemoteInstaller(MemberClient, Worker):
             if isinstance(node, Import | user.Input | user.Apply | user.UserReduce | user.Custom):
                 return False
             if isinstance(node, Source):
-                rows += self.count(node.table)
+                rows += self._worker.tables.count(node.table)
         return rows <= MAX_LOCAL_ROWS
 
     def uninstall(self, installation: Installation) -> None:
         """Remove an installation, if it exists."""
         if isinstance(installation, LocalInstallation):
-            super().uninstall(installation)
+            self._worker.uninstall(installation)
         elif (
             isinstance(installation, RemoteInstallation)
             and self.remote.get(installation.name) is installation
         ):
             self._drop_remote(installation.name)
-            self.notify_members("drop", installation.name)
+            self._client.notify_members("drop", installation.name)
 
     def _drop_remote(self, name: str) -> None:
         del self.remote[name]
         self._placer.remove(name)
 
+    # Changes
+
+    def watch(self, installation: Installation) -> None:
+        """Start capturing its changes."""
+        remote = self.remote[installation.name]
+        self._observe(remote)
+        remote.is_watched = True
+
+    def unwatch(self, installation: Installation) -> None:
+        """Stop capturing its changes and discard those not drained."""
+        remote = self.remote.get(installation.name)
+        if remote is not None and remote.is_watched:
+            remote.is_watched = False
+            remote.captured_changes.clear()
+            self._end_observing(remote)
+
+    def keep_changes(self, installation: Installation, epoch: int) -> None:
+        """Keep the changes of an installation after an epoch, as its history."""
+        remote = self.remote[installation.name]
+        if remote.history_since is None:
+            self._observe(remote)
+            remote.keep_history(epoch)
+
+    def drop_history_before(self, epoch: int) -> None:
+        """Drop the history before an epoch."""
+        for remote in self.remote.values():
+            remote.drop_history_before(epoch)
+
+    def disable_history(self) -> None:
+        """Drop all history and stop keeping it."""
+        for remote in self.remote.values():
+            remote.keep_history(None)
+            self._end_observing(remote)
+
+    def _observe(self, remote: RemoteInstallation) -> None:
+        """Let members report the changes of an installation."""
+        if not remote.needs_changes:
+            self._client.notify_members("observe", remote.name, True)
+
+    def _end_observing(self, remote: RemoteInstallation) -> None:
+        if not remote.needs_changes:
+            self._client.notify_members("observe", remote.name, False)
+
+    def collect_changes(self, replies: list[Reply]) -> None:
+        """Collect the changes of watched installations from the members' replies to a step."""
+        for worker, reply in enumerate(replies):
+            assert isinstance(reply.value, dict)
+            for name, changes in reply.value.items():
+                remote = self.remote.get(name)
+                if remote is not None and (worker == 0 or not remote.is_replicated):
+                    remote.step_changes += [
+                        self._client.decode_updates(worker, one, remote.text_columns) for one in changes
+                    ]
+        for remote in self.remote.values():
+            remote.finish_step()
+
     # Replacement of plans
+
+    def replan_for_sizes(
+        self, closed_changes: Sequence[EpochChanges], send_contents: Callable[[str], None]
+    ) -> None:
+        """Replace plans whose placement depends on table sizes that a step changes, before it runs.
+
+        ``send_contents`` informs members that share memory which rows a table had at the last commit.
+        """
+        names = {closed.table for closed in closed_changes}
+        if self._update_sizes(names):
+            rows = sum(change.rowids.shape[0] for closed in closed_changes for change in closed.changes)
+            self._replace_plans(rows, names, send_contents)
 
     def _update_sizes(self, names: Iterable[str]) -> bool:
         """Update the sizes of tables; return whether the bit length of one has changed."""
         has_changed = False
         for name in names:
-            bits = self.count(name).bit_length()
+            bits = self._worker.tables.count(name).bit_length()
             has_changed = has_changed or self._size_bits.get(name) != bits
             self._size_bits[name] = bits
         return has_changed
 
-    def _send_contents(self, name: str) -> None:
-        """Tell members that share memory which rows a table had at the last commit."""
-        raise NotImplementedError
-
-    def _replace_plans(self, rows: int, tables: Iterable[str]) -> None:
+    def _replace_plans(self, rows: int, tables: Iterable[str], send_contents: Callable[[str], None]) -> None:
         """Recompute the plans that the placer would place otherwise after ``rows`` more rows.
 
         This happens before the rows are inserted: there is less to compute, and their effects are computed
         once. If a member ends meanwhile, its successor gets the new plans.
         """
-        to_replace = self._placer.plans_to_replace(rows, self.tables.keys())
-        if not to_replace or self._failure is not None:
+        to_replace = self._placer.plans_to_replace(rows, self._worker.tables.by_name.keys())
+        if not to_replace or self._client.failure is not None:
             return
         remotes = list[RemoteInstallation]()
         for remote in self.remote.values():
             imported = {node.view for node in remote.original_plan.nodes if isinstance(node, Import)}
             if remote.name in to_replace or not imported.isdisjoint(one.name for one in remotes):
                 remotes.append(remote)
-        if self.inputs or any(remote.has_sinks for remote in remotes):
+        if self._worker.inputs or any(remote.has_sinks for remote in remotes):
             return
         for remote in remotes:
             remote.plan, remote.is_replicated = self._placer.place(remote.name, remote.original_plan)
-        self._defers_interrupt = True
+        self._client.defers_interrupt = True
         try:
             for table in tables:
-                self._send_contents(table)
+                send_contents(table)
             for remote in reversed(remotes):
-                self.call_members("drop", remote.name)
+                self._client.call_members("drop", remote.name)
             for remote in remotes:
-                self._install_at_members(remote)
+                self.install_at_members(remote)
                 if remote.needs_changes:
-                    self.call_members("observe", remote.name, True)
+                    self._client.call_members("observe", remote.name, True)
         except MemberLostError:
             pass  # restarted members receive the plans
         except Exception as error:
-            self.crew.close()
-            self._failure = MemberLostError(f"workers could not replace their plans: {error}")
+            self._client.give_up(MemberLostError(f"workers could not replace their plans: {error}"))
         finally:
-            self._defers_interrupt = False
+            self._client.defers_interrupt = False
 
 
 def _check_supported(query: Plan, *, pending: bool) -> None:

@@ -67,17 +67,17 @@ class Member:
             make_table=make_sparse_table if shared is None else shared.make_table,
             schedule=schedule,
         )
-        self._keys = LoadKeys(worker.tables)
-        self._tables = MemberTables(worker, group)
-        self._loads = MemberLoads(worker, group, self._keys)
-        self._audit = ConstraintAudit(worker, group, self._loads, self._keys)
+        self._keys = LoadKeys(worker.tables.by_name)
+        self._tables = MemberTables(worker.tables, group)
+        self._loads = MemberLoads(worker.tables, group, self._keys)
+        self._audit = ConstraintAudit(worker.tables, worker.evaluate, group, self._loads, self._keys)
         self._views = MemberViews(worker, group, schedule)
         self._methods = self._command_methods()
 
     def _command_methods(self) -> dict[str, Callable[..., object]]:
         """Return the method that runs each command."""
         worker, loads, audit, views = self.worker, self._loads, self._audit, self._views
-        shards = MemberShards(worker, self.worker_group, loads, self._keys)
+        shards = MemberShards(worker.tables, self.worker_group, loads, self._keys)
         return {
             "start_at": worker.start_at,
             "table": self.create_table,
@@ -179,7 +179,7 @@ class Member:
         self._audit.forget_keys(name)
         self._keys.drop(name)
         if self._shared_tables is not None:
-            self._shared_tables.drop(self.worker.table_number(name))
+            self._shared_tables.drop(self.worker.tables.table_number(name))
         self.worker.drop_table(name)
 
     def rename_table(self, old: str, new: str) -> None:
@@ -191,8 +191,8 @@ class Member:
     def set_contents(self, name: str, count: int, rows: int, hidden: Words) -> None:
         """Set the contents of a table in shared memory, as committed rows."""
         assert self._shared_tables is not None
-        self._shared_tables.set_contents(self.worker.table_number(name), count, rows, hidden)
-        self.worker.commit_tables((name,))
+        self._shared_tables.set_contents(self.worker.tables.table_number(name), count, rows, hidden)
+        self.worker.tables.commit((name,))
 
     def create_input(self, name: str, width: int, identity: str) -> None:
         """Create an input."""
@@ -262,7 +262,7 @@ class Member:
         """Commit the open step."""
         worker = self.worker
         worker.epoch = epoch
-        worker.open_epoch = epoch + 1
+        worker.tables.open_epoch = epoch + 1
         self._has_open_step = False
         worker.commit_step(worker.scope.step)
         self._loads.finish_step()
@@ -299,8 +299,8 @@ class Member:
         sent, received = sum(one.sent_rows for one in exchanges), sum(one.received_rows for one in exchanges)
         rows, size = sum(one.rows for one in operators), sum(one.bytes for one in operators)
         if self._shared_tables is None:
-            rows += sum(table.rows for table in worker.tables.values())
-            size += sum(table.bytes for table in worker.tables.values()) + worker.dictionary.bytes
+            rows += sum(table.rows for table in worker.tables.by_name.values())
+            size += sum(table.bytes for table in worker.tables.by_name.values()) + worker.dictionary.bytes
         indexes = sorted(one for one in operators if isinstance(one, Arrange))
         samples = [sample_index(one, worker.dictionary) for one in indexes]
         return WorkerStatistics(

@@ -19,18 +19,17 @@ from numpy.typing import NDArray
 
 from kpg.runtime.checkpoint.captured_state import make_dormant, wake
 from kpg.runtime.cluster.constraint_audit import ForeignKeyCheck, ViolationCandidates
-from kpg.runtime.cluster.messages import ChangeMessage, Crew, PerMember, UnsendableError, shorten_rowids
+from kpg.runtime.cluster.messages import ChangeMessage, PerMember, UnsendableError, shorten_rowids
 from kpg.runtime.cluster.table_shards import TOKEN_FILE, StagedRows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError, OperationalError
-from kpg.runtime.executor import Recorder
 from kpg.runtime.handles import LoadResult, LoadRules, LoadTarget, Unique
 from kpg.runtime.kernels import rowgroups as kernels
 from kpg.runtime.operators.text_exchange import Owners
 from kpg.runtime.plan import Types
 from kpg.runtime.records import dataclass
 from kpg.runtime.storage.files import LOAD_FOLDER_PREFIX, ScratchFolder
-from kpg.runtime.storage.packs import Sharded, ShardStore
+from kpg.runtime.storage.packs import Sharded
 from kpg.runtime.tables.row_groups import RowGroups
 from kpg.runtime.tables.table import (
     NO_KEY,
@@ -44,48 +43,64 @@ from kpg.runtime.tables.table import (
     unique_error,
 )
 from kpg.runtime.types import NULL, Schema, is_loose
+from kpg.runtime.worker.base_tables import BaseTables
 
 Words = NDArray[np.int64]
 
 
-class LoadCoordinator(Protocol):
-    """Interface of the coordinator for loads."""
+class MemberCalls(Protocol):
+    """Interface of the client of the members for loads."""
 
-    crew: Crew
-    tables: dict[str, Table]
-    recorder: Recorder | None
-    shard_store: ShardStore | None
-    dictionary: Dictionary
+    @property
+    def count(self) -> int:
+        """Number of members."""
+
+    @property
+    def hosts(self) -> list[str]:
+        """Hosts of the members, if they are reached over a network."""
 
     def call_members(self, method: str, *args: object) -> list[Any]:
         """Call a method at all members and return their results."""
-        ...
 
     def notify_members(self, method: str, *args: object) -> None:
         """Call a method that only transfers this process's state; restarted members receive it anyway."""
-        ...
-
-    def home_column(self, table: str) -> int:
-        """Return the column whose words determine the member of each row of a table."""
-        ...
 
     def decode_words(self, worker: int, words: Words, text_columns: tuple[int, ...]) -> Words:
         """Translate words of a member to those of the coordinator, in place."""
-        ...
 
     def text_columns(self, types: Types) -> tuple[int, ...]:
         """Return the columns whose words differ at members."""
-        ...
 
-    def read_shards(self, schema: Schema, shards: Sharded) -> Iterator[Words]:
-        """Yield the rows of shards in words of the coordinator."""
-        ...
+
+class HomeColumns:
+    """Home columns of tables whose rows were sent: their words determine the member of each row."""
+
+    def __init__(self, choose: Callable[[str], int]) -> None:
+        self._choose = choose
+        self._columns: dict[str, int] = {}
+
+    def column(self, table: str) -> int:
+        """Return the home column of a table."""
+        column = self._columns.get(table)
+        if column is None:
+            column = self._columns[table] = self._choose(table)
+        return column
+
+    def drop(self, table: str) -> None:
+        """Drop a table."""
+        self._columns.pop(table, None)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a table."""
+        if old in self._columns:
+            self._columns[new] = self._columns.pop(old)
 
 
 class RowDistributor:
     """Distributes rows among ``count`` members, by the words of the home column of each table."""
 
     def __init__(self, dictionary: Dictionary, count: int) -> None:
+        self.count = count
         self._owners = Owners(dictionary, count, has_local_codes=True)
 
     def change_messages(
@@ -116,7 +131,7 @@ MAX_SENT_KEYS: Final = 1 << 20
 
 
 def check_constraints(
-    coordinator: LoadCoordinator, target: LoadTarget, store: "RemoteTable", rules: LoadRules
+    client: MemberCalls, target: LoadTarget, store: "RemoteTable", rules: LoadRules
 ) -> bool:
     """Check staged rows at members; return False if the members cannot check them.
 
@@ -131,19 +146,19 @@ def check_constraints(
     local = [one for one in uniques if target.home in one.columns]
     distributed = [one for one in uniques if target.home not in one.columns]
     try:
-        replies = coordinator.call_members(
+        replies = client.call_members(
             "audit", target.load, store.name, store.schema, rules.checks, local, distributed
         )
     except UnsendableError:
         return False
     except BaseException:
-        coordinator.notify_members("forget_keys", store.name)
+        client.notify_members("forget_keys", store.name)
         raise
     check_count = 0 if rules.checks is None else len(rules.checks.outputs)
     order = [*range(check_count), *(check_count + (local + distributed).index(one) for one in uniques)]
     for number in order:
         columns = (local + distributed)[number - check_count].columns if number >= check_count else ()
-        row = _first_violation(coordinator, store, [each[number] for each in replies], columns)
+        row = _first_violation(client, store, [each[number] for each in replies], columns)
         if row is None:
             continue
         if number < check_count:
@@ -163,14 +178,13 @@ def _raise_duplicate(store: "RemoteTable", number: int, row: Words, exists: bool
 
 
 def _first_violation(
-    coordinator: LoadCoordinator, store: Table, replies: Sequence[Any], columns: Sequence[int]
+    client: MemberCalls, store: Table, replies: Sequence[Any], columns: Sequence[int]
 ) -> tuple[Words, bool] | None:
     """Return the first row that violates a constraint, and whether it does so without another staged row."""
     candidates = [ViolationCandidates(*one) for one in replies]
-    text_columns = coordinator.text_columns(store.schema.types)
+    text_columns = client.text_columns(store.schema.types)
     rows = [
-        coordinator.decode_words(member, one.rows.copy(), text_columns)
-        for member, one in enumerate(candidates)
+        client.decode_words(member, one.rows.copy(), text_columns) for member, one in enumerate(candidates)
     ]
     members = [member for member, one in enumerate(candidates) if one.is_certain.shape[0]]
     if not members:
@@ -189,9 +203,9 @@ def _first_violation(
 
 
 def find_dangling_row(
-    coordinator: LoadCoordinator, reference: ForeignKeyCheck, store: Table, target: Table, *, is_remote: bool
+    client: MemberCalls, reference: ForeignKeyCheck, store: Table, target: Table, home_column: int | None
 ) -> Words | None:
-    """Return the first dangling row; with ``is_remote`` the target's rows are at members.
+    """Return the first dangling row; ``home_column`` is the target's if its rows are at members, else None.
 
     See ``executor.LoadStaging``.
     """
@@ -199,8 +213,7 @@ def find_dangling_row(
     if any(is_loose(target.schema.types[place]) for place in columns):
         return None
     target_keys: Words | None = None
-    if is_remote:
-        home_column = coordinator.home_column(target.name)
+    if home_column is not None:
         reference = reference._replace(
             home_position=columns.index(home_column) if home_column in columns else None
         )
@@ -209,9 +222,7 @@ def find_dangling_row(
     else:
         target_keys = target.read(target.live(), columns)
         target_keys = np.ascontiguousarray(target_keys[:, (target_keys != NULL).all(axis=0)])
-    row = _first_violation(
-        coordinator, store, coordinator.call_members("dangling", reference, target_keys), ()
-    )
+    row = _first_violation(client, store, client.call_members("dangling", reference, target_keys), ())
     return np.empty((len(store.schema.columns), 0), np.int64) if row is None else row[0]
 
 
@@ -372,46 +383,46 @@ class RemoteTable(Table):
 
 
 def change_messages(
-    coordinator: LoadCoordinator, epoch_changes: EpochChanges, distributor: RowDistributor
+    table: Table, home_column: int, epoch_changes: EpochChanges, distributor: RowDistributor
 ) -> list[list[ChangeMessage]]:
     """Return for each member the messages of an epoch's changes, with words unless it has the rows."""
-    name, table = epoch_changes.table, coordinator.tables[epoch_changes.table]
+    name = epoch_changes.table
     deletions = [change.rowids for change in epoch_changes.changes if change.diff < 0]
     insertions = [change.rowids for change in epoch_changes.changes if change.diff > 0]
     rowids = np.sort(np.concatenate([NO_ROWIDS, *insertions]))
     if not isinstance(table, RemoteTable) or not table.ranges:
         deleted = np.concatenate(deletions) if deletions else None
-        parts = distributor.change_messages(
-            table, coordinator.home_column(name), epoch_changes.epoch, name, deleted, rowids
-        )
+        parts = distributor.change_messages(table, home_column, epoch_changes.epoch, name, deleted, rowids)
         return [[one] for one in parts]
     ranges = [block for block in table.ranges if rowids[0] <= block.start <= rowids[-1]]
     return [
         [block.change_message(epoch_changes.epoch, name, member) for block in ranges]
-        for member in range(coordinator.crew.count)
+        for member in range(distributor.count)
     ]
 
 
 class RemoteLoadStaging:
     """An ``executor.LoadStaging`` at members."""
 
-    def __init__(self, coordinator: LoadCoordinator) -> None:
-        self._coordinator = coordinator
+    def __init__(self, client: MemberCalls, tables: BaseTables, home_columns: HomeColumns) -> None:
+        self._client = client
+        self._tables = tables
+        self._home_columns = home_columns
         self._all_see_folder: bool | None = None
         self._open_loads: dict[str, tuple[ScratchFolder, bool]] = {}
         """Temporary folder of each open load, and whether all members can read it."""
 
     def open(self, table: str) -> LoadTarget:
         """Prepare workers to receive rows of a table."""
-        owner, load, secret = self._coordinator, uuid.uuid4().hex, secrets.token_bytes(32)
+        client, load, secret = self._client, uuid.uuid4().hex, secrets.token_bytes(32)
         folder = ScratchFolder(LOAD_FOLDER_PREFIX)
         try:
             Path(folder.name, TOKEN_FILE).write_text(load)
-            hosts = owner.crew.hosts
-            replies: list[tuple[int, bool]] = owner.call_members("dock", load, hosts, secret, folder.name)
+            hosts = client.hosts
+            replies: list[tuple[int, bool]] = client.call_members("dock", load, hosts, secret, folder.name)
             is_shared = all(seen for _, seen in replies)
             self._open_loads[load] = folder, is_shared
-            if not is_shared and owner.recorder is None:
+            if not is_shared and self._tables.recorder is None:
                 self._discard_load(load)
                 raise OperationalError(
                     f"a worker does not see the driver's folder {Path(folder.name).parent}: rows that it "
@@ -422,31 +433,31 @@ class RemoteLoadStaging:
         except BaseException:
             folder.cleanup()
             raise
-        home_column = owner.home_column(table)
-        interned = owner.tables[table].schema.types[home_column].is_interned
-        owners = Owners(owner.dictionary, owner.crew.count, has_local_codes=True)
+        home_column = self._home_columns.column(table)
+        interned = self._tables.by_name[table].schema.types[home_column].is_interned
+        owners = Owners(self._tables.dictionary, client.count, has_local_codes=True)
         nulls = int(owners.owners(np.array([NULL], np.int64), interned=interned)[0])
         ports = [port for port, _ in replies]
         return LoadTarget(load, table, list(zip(hosts, ports, strict=True)), secret, home_column, nulls)
 
     def commit_load(self, target: LoadTarget, attempts: Sequence[int], rules: LoadRules | None) -> LoadResult:
         """Add the rows of these attempts to the table if workers can hold and check them; or return them."""
-        owner = self._coordinator
-        store = owner.tables[target.table]
+        client = self._client
+        store = self._tables.by_name[target.table]
         assert isinstance(store, RemoteTable)
         folder, is_shared = self._open_loads[target.load]
         schema = store.schema
-        replies = owner.call_members("stage", target.load, target.table, schema, list(attempts), target.home)
+        replies = client.call_members("stage", target.load, target.table, schema, list(attempts), target.home)
         staged = [StagedRows(*one) for one in replies]
         counts = [one.rows for one in staged]
         stays_at_members = (
-            is_shared if owner.recorder is None else self.members_see_folder
+            is_shared if self._tables.recorder is None else self.members_see_folder
         ) and store.accepts_ranges
         stays_at_members = stays_at_members and not any(one.foreign_rows for one in staged)
-        if stays_at_members and rules is not None and check_constraints(owner, target, store, rules):
+        if stays_at_members and rules is not None and check_constraints(client, target, store, rules):
             files = [one.files for one in staged]
             rows = RemoteRange(target.load, schema, store.count, counts, files, folder)
-            if owner.recorder is None or self._write_shards(store.name, rows):
+            if self._tables.recorder is None or self._write_shards(store.name, rows):
                 del self._open_loads[target.load]
                 store.add_range(rows)
                 return LoadResult(sum(counts), iter(()), (rows.start, rows.end))
@@ -461,55 +472,53 @@ class RemoteLoadStaging:
     @property
     def members_see_folder(self) -> bool:
         """Whether all members see the folder of the database."""
-        vault = self._coordinator.shard_store
+        vault = self._tables.shard_store
         if self._all_see_folder is None:
             self._all_see_folder = False
             if vault is not None and vault.folder is not None:
-                self._all_see_folder = all(
-                    self._coordinator.call_members("see", vault.folder, vault.database)
-                )
+                self._all_see_folder = all(self._client.call_members("see", vault.folder, vault.database))
         return self._all_see_folder
 
     def _write_shards(self, name: str, rows: RemoteRange) -> bool:
         """Let members write staged rows to packs; return False if this process cannot read all of them."""
-        owner, vault = self._coordinator, self._coordinator.shard_store
-        assert owner.recorder is not None and vault is not None
-        numbers = owner.recorder.reserve_packs(len(rows.counts))
+        client, vault = self._client, self._tables.shard_store
+        assert self._tables.recorder is not None and vault is not None
+        numbers = self._tables.recorder.reserve_packs(len(rows.counts))
         try:
-            shards = owner.call_members("shelve", rows.load, name, PerMember(tuple(numbers)))
+            shards = client.call_members("shelve", rows.load, name, PerMember(tuple(numbers)))
             if not all(vault.is_visible(one) for one in shards if one.rows):
-                owner.recorder.release_packs(numbers)
+                self._tables.recorder.release_packs(numbers)
                 self._all_see_folder = False
                 return False
         except BaseException:
-            owner.recorder.release_packs(numbers)
+            self._tables.recorder.release_packs(numbers)
             raise
         rows.recorded_shards = Sharded(tuple(shards))
         assert rows.folder is not None
         rows.folder.cleanup()
         return True
 
-    def attach_shards(self, table: RemoteTable, start: int, shards: Sharded) -> RemoteRange:
-        """Add recorded rows to a table, without informing members."""
+    def attach_shards(self, table: Table, start: int, shards: Sharded) -> bool:
+        """Add recorded rows to a table, without informing members; return False if they cannot read them."""
+        if not (isinstance(table, RemoteTable) and table.accepts_shards and self.members_see_folder):
+            return False
         counts = [one.rows for one in shards.shards]
         rows = RemoteRange(uuid.uuid4().hex, table.schema, start, counts, [], None, recorded_shards=shards)
         table.add_range(rows)
-        return rows
+        return True
 
     def announce_shards(self, name: str, rows: RemoteRange, *, is_committed: bool) -> None:
         """Let members read the rows of shards: as committed rows, or with the next step."""
         load = None if is_committed else rows.load
-        home = self._coordinator.home_column(name)
-        self._coordinator.notify_members(
-            "moor", name, rows.schema, rows.start, rows.recorded_shards, home, load
-        )
+        home = self._home_columns.column(name)
+        self._client.notify_members("moor", name, rows.schema, rows.start, rows.recorded_shards, home, load)
 
     def find_dangling_row(
         self, table: str, rowids: tuple[int, int], columns: tuple[int, ...], target: str,
         target_columns: tuple[int, ...], *, is_full: bool,
     ) -> Words | None:  # fmt: skip
         """Return the first loaded row whose key no row of the target table has."""
-        store, other = self._coordinator.tables[table], self._coordinator.tables[target]
+        store, other = self._tables.by_name[table], self._tables.by_name[target]
         assert isinstance(store, RemoteTable) and isinstance(other, RemoteTable)
         load = next((one.load for one in store.ranges if not one.is_final and one.start == rowids[0]), None)
         if load is None:
@@ -518,7 +527,8 @@ class RemoteLoadStaging:
         reference = ForeignKeyCheck(
             load, table, columns, store.schema, is_full, target, target_columns, target_load, None
         )
-        return find_dangling_row(self._coordinator, reference, store, other, is_remote=bool(other.ranges))
+        home_column = self._home_columns.column(target) if other.ranges else None
+        return find_dangling_row(self._client, reference, store, other, home_column)
 
     def close(self, target: LoadTarget) -> None:
         """Discard received rows that were not committed."""
@@ -527,22 +537,22 @@ class RemoteLoadStaging:
 
     def _discard_load(self, load: str) -> None:
         folder, _ = self._open_loads.pop(load)
-        self._coordinator.notify_members("unload", load)
+        self._client.notify_members("unload", load)
         folder.cleanup()
 
     def _staged_rows(self, table: str, load: str, counts: list[int]) -> Iterator[Words]:
         """Yield the staged rows, a chunk of each member at a time."""
-        text_columns = self._coordinator.text_columns(self._coordinator.tables[table].schema.types)
+        text_columns = self._client.text_columns(self._tables.by_name[table].schema.types)
         for first in range(0, max(counts, default=0), CHUNK_ROWS):
-            replies = self._coordinator.call_members("staged_part", load, table, first, first + CHUNK_ROWS)
+            replies = self._client.call_members("staged_part", load, table, first, first + CHUNK_ROWS)
             for member, words in enumerate(replies):
-                yield self._coordinator.decode_words(member, words.copy(), text_columns)
+                yield self._client.decode_words(member, words.copy(), text_columns)
 
     def fetch_rows(self, table: RemoteTable, rows: RemoteRange) -> list[Words]:
         """Return the rows of a range."""
-        owner, text_columns = self._coordinator, self._coordinator.text_columns(table.schema.types)
+        client, text_columns = self._client, self._client.text_columns(table.schema.types)
         if rows.recorded_shards is not None:
-            return list(owner.read_shards(table.schema, rows.recorded_shards))
+            return list(self._tables.read_shards(table.schema, rows.recorded_shards))
         parts: list[list[Words]] = [[] for _ in rows.counts]
         for first in range(0, max(rows.counts), CHUNK_ROWS):
             if rows.is_final:
@@ -551,21 +561,21 @@ class RemoteLoadStaging:
                     start + min(first + CHUNK_ROWS, n)
                     for start, n in zip(rows.starts, rows.counts, strict=True)
                 ]
-                replies = owner.call_members(
+                replies = client.call_members(
                     "held", table.name, PerMember(tuple(starts)), PerMember(tuple(ends))
                 )
             else:
-                replies = owner.call_members("staged_part", rows.load, table.name, first, first + CHUNK_ROWS)
+                replies = client.call_members("staged_part", rows.load, table.name, first, first + CHUNK_ROWS)
             for member, words in enumerate(replies):
-                parts[member].append(owner.decode_words(member, words.copy(), text_columns))
+                parts[member].append(client.decode_words(member, words.copy(), text_columns))
         return [words for each in parts for words in each]
 
     def discard_range(self, rows: RemoteRange) -> None:
         """Discard a range that is no longer needed."""
         if not rows.is_final:
-            self._coordinator.notify_members("unload", rows.load)
-            if rows.recorded_shards is not None and self._coordinator.recorder is not None:
-                self._coordinator.recorder.release_packs(
+            self._client.notify_members("unload", rows.load)
+            if rows.recorded_shards is not None and self._tables.recorder is not None:
+                self._tables.recorder.release_packs(
                     {one.pack for one in rows.recorded_shards.shards if one.rows}
                 )
         if rows.folder is not None:
@@ -583,7 +593,7 @@ class RemoteLoadStaging:
             if rows.is_final and rows.recorded_shards is not None:
                 self.announce_shards(table.name, rows, is_committed=True)
             elif rows.is_final:
-                self._coordinator.notify_members(
+                self._client.notify_members(
                     "again", table.name, rows.schema, PerMember(tuple(rows.files)),
                     PerMember(tuple(rows.starts)), PerMember(tuple(rows.counts)), rows.end,
                 )  # fmt: skip

@@ -49,7 +49,7 @@ from kpg.runtime.tables.row_groups import LARGE_PAGES_FROM, RowGroups
 from kpg.runtime.tables.row_index import KeyIndex
 from kpg.runtime.tables.table import NO_KEY, EpochChanges, Savepoint, Table, UniqueIndex
 from kpg.runtime.types import NULL, Schema
-from kpg.runtime.worker.worker import Worker
+from kpg.runtime.worker.base_tables import BaseTables
 
 Words = NDArray[np.int64]
 
@@ -189,34 +189,34 @@ class SharedTables:
 class MemberTables:
     """Changes of a member's tables, which the coordinator sends."""
 
-    def __init__(self, worker: Worker, group: WorkerGroup) -> None:
-        self._worker = worker
+    def __init__(self, tables: BaseTables, group: WorkerGroup) -> None:
+        self._tables = tables
         self._group = group
 
     def fill(self, name: str, rowids: Words, words: Words) -> None:
         """Append committed rows to a table, in words of the coordinator."""
-        table = self._worker.tables[name]
+        table = self._tables.by_name[name]
         replay(table, NONE, rowids, self._decode(table, words))
         table.drain()
-        self._worker.commit_tables((name,))
+        self._tables.commit((name,))
 
     def apply(self, message: ChangeMessage) -> None:
         """Apply the changes of a table that a step processes."""
-        table = self._worker.tables[message.table]
+        table = self._tables.by_name[message.table]
         rowids = NONE if message.rowids is None else message.rowids
         if isinstance(rowids, tuple):
             rowids = np.arange(*rowids)
         deleted = NONE if message.deleted is None else message.deleted
         if isinstance(table, MappedTable):
             table.set_contents(*message.size_after, NONE)
-            self._worker.mark_uncommitted(table)
+            self._tables.mark_uncommitted(table)
             changes = make_changes(deleted, rowids)
         else:
             assert message.words is not None
             words = self._decode(table, message.words)
             replay(table, deleted[table.is_live(deleted)], rowids, words)
             changes = table.drain()
-        self._worker.closed_changes.append(EpochChanges(message.epoch, message.table, changes))
+        self._tables.closed_changes.append(EpochChanges(message.epoch, message.table, changes))
 
     def _decode(self, table: Table, words: Words) -> Words:
         return self._group.strings.decode_rows(words, self._group.text_columns(table.schema.types))
@@ -373,8 +373,8 @@ class LoadKeys:
 class MemberLoads:
     """Loads at a member, which bypass the coordinator: their rows until a step processes them."""
 
-    def __init__(self, worker: Worker, group: WorkerGroup, keys: LoadKeys) -> None:
-        self._worker = worker
+    def __init__(self, tables: BaseTables, group: WorkerGroup, keys: LoadKeys) -> None:
+        self._tables = tables
         self._group = group
         self._keys = keys
         self._loads: dict[str, Load] = {}
@@ -414,13 +414,13 @@ class MemberLoads:
     def _read_files(self, name: str, schema: Schema, files: Sequence[Path]) -> list[Words]:
         origin, min_rows = Origin(f"table {name}"), -(-LARGE_PAGES_FROM // (8 * len(schema.columns)))
         return [
-            encode_table(rows, schema, self._worker.dictionary, origin)
+            encode_table(rows, schema, self._tables.dictionary, origin)
             for rows in read_tables(files, min_rows)
         ]
 
     def staged_part(self, load: str, name: str, first: int, end: int) -> Words:
         """Return a range of staged rows, in common words."""
-        parts, start = [np.empty((len(self._worker.tables[name].schema.columns), 0), np.int64)], 0
+        parts, start = [np.empty((len(self._tables.by_name[name].schema.columns), 0), np.int64)], 0
         for one in self.parts(self.get(load)):
             parts.append(one[:, max(first - start, 0) : max(end - start, 0)])
             start += one.shape[1]
@@ -435,11 +435,11 @@ class MemberLoads:
 
     def rows(self, name: str, first: int, end: int) -> Words:
         """Return a range of this member's rows, by rowids, in common words."""
-        return self.encode_rows(name, self._worker.tables[name].read(np.arange(first, end)))
+        return self.encode_rows(name, self._tables.by_name[name].read(np.arange(first, end)))
 
     def encode_rows(self, name: str, words: Words) -> Words:
         """Return rows of a table in common words."""
-        text_columns = self._group.text_columns(self._worker.tables[name].schema.types)
+        text_columns = self._group.text_columns(self._tables.by_name[name].schema.types)
         return self._group.strings.encode_rows(words, text_columns)
 
     def discard(self, load: str) -> None:
@@ -456,12 +456,12 @@ class MemberLoads:
         parts = self._read_files(name, schema, [Path(file) for file in files])
         if sum(one.shape[1] for one in parts) != rows:
             raise InternalError(f"files of table {name} do not have {rows} rows")
-        table = self._worker.tables[name]
+        table = self._tables.by_name[name]
         assert isinstance(table, SparseTable)
         self._keys.drop(name)  # these indexes do not contain the rows
         table.append_range(start, _consume(parts), end)
         table.drain()
-        self._worker.commit_tables((name,))
+        self._tables.commit((name,))
 
     def finish_step(self) -> None:
         """Discard the loads that the committed step has processed."""
@@ -483,7 +483,7 @@ class MemberLoads:
     def apply(self, message: ChangeMessage) -> None:
         """Append the rows of a load that a step processes."""
         assert message.load is not None
-        load, table = self.get(message.load), self._worker.tables[message.table]
+        load, table = self.get(message.load), self._tables.by_name[message.table]
         assert isinstance(table, SparseTable) and isinstance(message.rowids, tuple)
         if load.read_shards is not None:
             table.append_rows(load.read_shards(), message.size_after[0])
@@ -491,7 +491,7 @@ class MemberLoads:
             parts, load.parts = self.parts(load), None
             table.append_range(message.rowids[0], _consume(parts), message.size_after[0])
         load.is_processed = True
-        self._worker.closed_changes.append(EpochChanges(message.epoch, message.table, table.drain()))
+        self._tables.closed_changes.append(EpochChanges(message.epoch, message.table, table.drain()))
 
 
 NO_CODE = -1
@@ -500,8 +500,8 @@ NO_CODE = -1
 class MemberShards:
     """Shards of a member in the folder of the database."""
 
-    def __init__(self, worker: Worker, group: WorkerGroup, loads: MemberLoads, keys: LoadKeys) -> None:
-        self._worker = worker
+    def __init__(self, tables: BaseTables, group: WorkerGroup, loads: MemberLoads, keys: LoadKeys) -> None:
+        self._tables = tables
         self._group = group
         self._loads = loads
         self._keys = keys
@@ -509,24 +509,24 @@ class MemberShards:
     def find_folder(self, folder: str, database: int) -> bool:
         """Return whether this machine sees the folder of a database."""
         files = find_database(folder, database)
-        self._worker.shard_store = None if files is None else ShardStore(files, database, folder)
+        self._tables.shard_store = None if files is None else ShardStore(files, database, folder)
         return files is not None
 
     def write(self, load: str, name: str, number: int) -> Shard:
         """Write the staged rows of a load to the pack with that number, durably."""
-        staged, schema = self._loads.get(load), self._worker.tables[name].schema
+        staged, schema = self._loads.get(load), self._tables.by_name[name].schema
         parts = self._loads.parts(staged)
         if not any(one.shape[1] for one in parts):
             return empty_shard()
         vault = self._require_store()
         text_columns = self._group.text_columns(schema.types)
-        codes = used_codes(parts, text_columns, len(self._worker.dictionary))
-        numbers = np.full(len(self._worker.dictionary), NO_CODE)
+        codes = used_codes(parts, text_columns, len(self._tables.dictionary))
+        numbers = np.full(len(self._tables.dictionary), NO_CODE)
         numbers[codes] = np.arange(codes.shape[0])
         encoded = (translate_columns(one, text_columns, numbers) for one in parts)
         try:
             shard = write_shard(
-                vault.files, number, vault.database, self._worker.dictionary.parts(codes), encoded
+                vault.files, number, vault.database, self._tables.dictionary.parts(codes), encoded
             )
         except OSError as error:
             raise OperationalError(
@@ -537,15 +537,15 @@ class MemberShards:
         return shard
 
     def _require_store(self) -> ShardStore:
-        if self._worker.shard_store is None:
+        if self._tables.shard_store is None:
             raise OperationalError(
                 f"worker {self._group.index} does not see the folder of the database",
                 hint="workers have to see the folder that rows were loaded into",
             )
-        return self._worker.shard_store
+        return self._tables.shard_store
 
     def _read_own_shard(self, schema: Schema, shard: Shard) -> list[Words]:
-        return list(self._worker.read_shards(schema, Sharded((shard,))))
+        return list(self._tables.read_shards(schema, Sharded((shard,))))
 
     def attach(
         self, name: str, schema: Schema, start: int, sharded: Sharded, home_column: int, load: str | None
@@ -556,12 +556,12 @@ class MemberShards:
         if load is not None:
             self._loads.add(load, Load(None, None, read_shards=rows))
             return
-        table = self._worker.tables[name]
+        table = self._tables.by_name[name]
         assert isinstance(table, SparseTable)
         self._keys.drop(name)
         table.append_rows(rows(), start + sharded.rows)
         table.drain()
-        self._worker.commit_tables((name,))
+        self._tables.commit((name,))
 
     def _own_shard_rows(
         self, schema: Schema, start: int, sharded: Sharded, home_column: int
@@ -573,7 +573,7 @@ class MemberShards:
                 yield from self._filter_shard(schema, start, shard, home_column)
             elif number == index:
                 first = start
-                for words in self._worker.read_shards(schema, Sharded((shard,))):
+                for words in self._tables.read_shards(schema, Sharded((shard,))):
                     yield np.arange(first, first + words.shape[1]), words
                     first += words.shape[1]
             start += shard.rows
@@ -598,6 +598,6 @@ class MemberShards:
             own_rows = np.ascontiguousarray(words[:, positions])
             new_codes = used_codes([own_rows], text_columns, len(strings))
             new_codes = new_codes[codes[new_codes] == NO_CODE]
-            codes[new_codes] = self._worker.dictionary.intern_parts(*strings.parts(new_codes))
+            codes[new_codes] = self._tables.dictionary.intern_parts(*strings.parts(new_codes))
             yield start + positions, translate_columns(own_rows, text_columns, codes)
             start += words.shape[1]

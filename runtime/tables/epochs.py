@@ -62,18 +62,6 @@ def _append(table: Table, rowids: Words, words: Words) -> None:
         table._bag.insert(rowids, end, table.rows)
 
 
-def drain_tables(touched_tables: dict[Table, None], epoch: int, epoch_changes: list[EpochChanges]) -> bool:
-    """Add the tables' pending changes to ``epoch_changes``; return whether there are any."""
-    if not touched_tables:
-        return False
-    before = len(epoch_changes)
-    for table in touched_tables:
-        if changes := table.drain():
-            epoch_changes.append(EpochChanges(epoch, table.name, changes))
-    touched_tables.clear()
-    return len(epoch_changes) > before
-
-
 def close_separately(
     table: Table, first: int, counts: Sequence[int], deleted: Words | None, epoch_changes: list[EpochChanges]
 ) -> int:

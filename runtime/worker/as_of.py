@@ -6,7 +6,7 @@ and
 shares no operator with maintained views.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -17,25 +17,14 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.operators.input import ChangeHistory, attach_capture
 from kpg.runtime.operators.linear import Constant
-from kpg.runtime.render import disconnect
 from kpg.runtime.render.context import Context
-from kpg.runtime.tables.row_groups import TableHistory
-from kpg.runtime.tables.table import EpochChanges, Table
+from kpg.runtime.tables.table import Table
 from kpg.runtime.worker.dataflows import LocalInstallation
 
 if TYPE_CHECKING:
     from kpg.runtime.operators.worker_group import WorkerGroup
 
 Words = NDArray[np.int64]
-
-
-class HistoryWorker(Context, Protocol):
-    """Interface of a worker that keeps history."""
-
-    epoch: int
-    keeps_history: bool
-    tables: dict[str, Table]
-    views: dict[str, LocalInstallation]
 
 
 class ViewHistory(Protocol):
@@ -52,7 +41,14 @@ class ViewHistory(Protocol):
 class AsOfContext:
     """Rendering context for a plan as of an epoch."""
 
-    def __init__(self, worker: HistoryWorker, epoch: int, *, reads_pending: bool) -> None:
+    def __init__(
+        self,
+        worker: Context,
+        epoch: int,
+        view_history: Callable[[str], ViewHistory],
+        *,
+        reads_pending: bool,
+    ) -> None:
         """Create a context; with ``reads_pending``, plans also read the pending changes of tables."""
         self.dictionary: Dictionary = worker.dictionary
         self.scope: Scope = worker.scope
@@ -63,6 +59,7 @@ class AsOfContext:
         self.reads_pending = reads_pending
         self._epoch = epoch
         self._worker = worker
+        self._view_history = view_history
 
     def store(self, table: str) -> Table:
         """Return the row store of a table.
@@ -98,9 +95,6 @@ class AsOfContext:
         contents.is_hydrated = True
         return contents
 
-    def _view_history(self, view: str) -> "ViewHistory":
-        return self._worker.views[view]
-
     def input(self, identity: str) -> Operator:
         """Return the operator of an input."""
         return self._worker.input(identity)
@@ -124,56 +118,7 @@ def missing_history_error(name: str, epoch: int, since: int | None) -> Programmi
     )
 
 
-def enable_table_history(table: Table, epoch: int) -> None:
-    """Keep the history of a table from the end of an epoch on."""
-    if table.history is None:
-        table.history = TableHistory(epoch)
-        table.history.count = table.count
-
-
-def keep_view_changes(worker: HistoryWorker, view: LocalInstallation) -> None:
-    """Keep the changes of a view from now on, as its history."""
-    if view.history is None:
-        name, position = f"Past of {view.name}", worker.next_position()
-        view.history = attach_capture(ChangeHistory, name, view.output, position, since=worker.epoch)
-
-
-def record_epochs(worker: HistoryWorker, closed_changes: Sequence[EpochChanges]) -> None:
-    """Record in the history of tables the changes of closed epochs, before the step commits."""
-    for epoch_changes in closed_changes:
-        table = worker.tables[epoch_changes.table]
-        if table.history is not None:
-            inserted = [change.rowids for change in epoch_changes.changes if change.diff > 0]
-            deleted = [change.rowids for change in epoch_changes.changes if change.diff < 0]
-            nothing = np.empty(0, np.int64)
-            table.history.record_epoch(
-                epoch_changes.epoch, np.concatenate([nothing, *inserted]), np.concatenate([nothing, *deleted])
-            )
-
-
-def drop_history_before(worker: HistoryWorker, epoch: int) -> None:
-    """Drop all history before an epoch."""
-    for table in worker.tables.values():
-        table.drop_history_before(epoch)
-    for view in worker.views.values():
-        if view.history is not None:
-            view.history.drop_through(epoch)
-
-
-def disable_history(worker: HistoryWorker) -> None:
-    """Drop all history and stop keeping it."""
-    worker.keeps_history = False
-    for table in worker.tables.values():
-        table.drop_history_before(worker.epoch)
-        table.history = None
-    for view in worker.views.values():
-        if view.history is not None:
-            disconnect((view.history,))
-            view.history = None
-
-
-def changes_after(table: Table, epoch: int) -> tuple[Words, Words]:
-    """Return rowids of rows deleted after an epoch at which they existed, and of rows inserted after it."""
-    assert table.history is not None
-    count, deleted = table.history.state_at(epoch)
-    return np.concatenate([np.empty(0, np.int64), *deleted]), table.groups.live(count, table.count)
+def keep_view_changes(view: LocalInstallation, position: int, epoch: int) -> None:
+    """Keep the changes of a view after an epoch as its history, by an operator at that position."""
+    name = f"Past of {view.name}"
+    view.history = attach_capture(ChangeHistory, name, view.output, position, since=epoch)

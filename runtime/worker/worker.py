@@ -7,40 +7,59 @@ rounds.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain as chain_iterables
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kpg.runtime.chain.chain_selection import FEW, ChainCache, enable_round_chains
 from kpg.runtime.dataflow.dataflow_graph import Below, Operator, Place, Scope, Step
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
-from kpg.runtime.executor import Recorder
-from kpg.runtime.handles import Installation
+from kpg.runtime.handles import ArrangementInfo, Installation, OperatorInfo
 from kpg.runtime.interrupts import DeferredInterrupt, Watch, begin_step, end_step
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.input import Input, Source
+from kpg.runtime.operators.input import Capture, Input, Source, attach_capture
 from kpg.runtime.operators.loop import Loop, iterate_operators
 from kpg.runtime.plan import Mfp, Plan
 from kpg.runtime.progress_report import ProgressCallback, is_observed, report_progress
 from kpg.runtime.records import dataclass
 from kpg.runtime.render import RenderResult, disconnect, render, with_inputs
-from kpg.runtime.tables.table import EpochChanges, Savepoint, Table
+from kpg.runtime.tables.epochs import close_as_one, close_separately
+from kpg.runtime.tables.table import Table
 from kpg.runtime.trace.merge import EFFORT
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema
-from kpg.runtime.worker.access import Access
-from kpg.runtime.worker.dataflows import Inputs, LocalInstallation, detach, release, with_empty_frontier
+from kpg.runtime.worker import maintenance
+from kpg.runtime.worker.as_of import AsOfContext, ViewHistory, keep_view_changes
+from kpg.runtime.worker.base_tables import BaseTables, TableFactory, make_table
+from kpg.runtime.worker.dataflows import (
+    Inputs,
+    LocalInstallation,
+    arrangement_info,
+    detach,
+    operator_info,
+    release,
+    with_empty_frontier,
+)
 
 if TYPE_CHECKING:
     from kpg.runtime.chain.chain import Chain
     from kpg.runtime.checkpoint.captured_state import ArrayReader
     from kpg.runtime.checkpoint.worker_state import PendingRestore
+    from kpg.runtime.executor import LoadStaging
     from kpg.runtime.operators.worker_group import WorkerGroup
+    from kpg.runtime.storage.packs import Sharded
+
+Words = NDArray[np.int64]
+MAX_COMPILED = 256
+"""Limit of cached compiled expressions: more than the rules of a program that is explained have."""
 
 
 @dataclass(slots=True)
@@ -159,34 +178,17 @@ class SerialSchedule:
         """Do nothing."""
 
 
-class TableFactory(Protocol):
-    """Makes the tables of a worker."""
+class Distribution(Protocol):
+    """The members that run the plans of a worker, which is then a coordinator's."""
 
-    def __call__(
-        self,
-        name: str,
-        schema: Schema,
-        number: int,
-        dictionary: Dictionary,
-        interrupt: DeferredInterrupt,
-        touched_tables: dict[Table, None],
-    ) -> Table:
-        """Return a new table, which enters itself in ``touched_tables`` when it changes."""
+    def run_step(self, step: Step, epoch: int) -> None:
+        """Process the closed changes in one step at all members, which ends at ``epoch``."""
+
+    def view_history(self, view: str) -> ViewHistory:
+        """Return the history of a view."""
 
 
-def make_table(
-    name: str,
-    schema: Schema,
-    number: int,
-    dictionary: Dictionary,
-    interrupt: DeferredInterrupt,
-    touched_tables: dict[Table, None],
-) -> Table:
-    """Return a new table in this process."""
-    return Table(name, schema, dictionary, interrupt, touched_tables)
-
-
-class Worker(Access):
+class Worker:
     """One engine in this process: dictionary, tables, operators, views and clock.
 
     It implements ``executor.Executor``.
@@ -200,6 +202,7 @@ class Worker(Access):
         dictionary: Dictionary | None = None,
         make_table: TableFactory = make_table,
         schedule: Schedule | None = None,
+        distribution: Distribution | None = None,
     ) -> None:
         """Create a worker without tables.
 
@@ -209,69 +212,105 @@ class Worker(Access):
             dictionary: Dictionary of text words; None for a new one.
             make_table: Makes tables, by default in this process.
             schedule: Runs the operators; None for a single worker.
+            distribution: Members that run the plans; None if this worker does.
         """
         self.dictionary = Dictionary() if dictionary is None else dictionary
         self.merge_effort = merge_effort
-        self.tables: dict[str, Table] = {}
-        self._touched: dict[Table, None] = {}
-        """Tables with changes since they were drained."""
-        self._uncommitted: dict[Table, None] = {}
-        self.views: dict[str, LocalInstallation] = {}
         self.epoch = 0
         """Last epoch whose effects are in all views."""
-        self._registry: WeakValueDictionary[str, Operator] = WeakValueDictionary()
-        self._table_numbers: dict[str, int] = {}
-        self.last_table_number = 0
-        """Highest table number in use so far."""
-        self.pending_restore: PendingRestore | None = None
-        """State that operators take over while a database is opened; None otherwise."""
+        self.views: dict[str, LocalInstallation] = {}
+        self.inputs = Inputs()
+        self.is_stepping = False
+        """Whether operators are running, and with them perhaps user functions."""
         self.make_reader: Callable[[], ArrayReader] | None = None
         """Makes another reader of the stored state from which this worker was restored."""
         self.restored_versions: dict[str, object] = {}
-        self.recorder: Recorder | None = None
-        self._step_savepoints: dict[str, Savepoint] = {}
-        self._sources: dict[str, Source] = {}
-        self.closed_changes: list[EpochChanges] = []
-        self.open_epoch = 1
-        self._compiled_mfps: dict[Mfp, CompiledMfp] = {}
+        """Versions of tables (by number) and operators right after their restore."""
         self._interrupt = interrupt or DeferredInterrupt()
-        self._make_table = make_table
+        self.tables = BaseTables(self, self.dictionary, self._interrupt, make_table)
+        self.scope = Scope(Step(0, 1), self._interrupt)
         self._schedule = schedule or SerialSchedule(self._interrupt)
         self.worker_group = self._schedule.worker_group
-        self.scope = Scope(Step(0, 1), self._interrupt)
-        self.inputs = Inputs()
+        self._distribution = distribution
+        self._registry: WeakValueDictionary[str, Operator] = WeakValueDictionary()
+        self._sources: dict[str, Source] = {}
+        self._compiled_mfps: dict[Mfp, CompiledMfp] = {}
         self._chain_cache = ChainCache()
-        self.is_stepping = False
-        """Whether operators are running, and with them perhaps user functions."""
-        self.keeps_history = False
-        """Whether the history of tables is kept."""
+
+    # Context of rendering
+
+    reads_pending: Final = True
+    """Whether pending changes of tables are read."""
+    as_of_epoch: Final = None
+    """Epoch as of which plans read tables: the current one."""
+
+    @property
+    def is_restoring(self) -> bool:
+        """Whether new operators receive restored state."""
+        return self.tables.pending_restore is not None
+
+    def next_position(
+        self, inputs: Below = (), scope: Scope | None = None, *, at_barrier: bool = False
+    ) -> int:
+        """Return a position after all existing operators; the arguments are for distributed executors."""
+        return self._schedule.next_position(inputs, scope, at_barrier=at_barrier)
+
+    def source_identity(self, table: str) -> str:
+        """Return the table's identity in fingerprints, which is stable across reopening."""
+        return f"table {self.tables.table_number(table)}"
+
+    def store(self, table: str) -> Table:
+        """Return the row store of a table."""
+        return self.tables.by_name[table]
+
+    def view_output(self, view: str) -> Operator:
+        """Return the operator that holds a view's contents."""
+        return self.views[view].output
+
+    def input(self, identity: str) -> Operator:
+        """Return the operator of an input."""
+        return self.inputs.get(identity)
+
+    # Tables
+
+    @property
+    def load_staging(self) -> "LoadStaging | None":
+        """None: all rows pass through this process."""
+        return None
 
     def create_table(self, name: str, schema: Schema, number: int | None = None) -> Table:
         """Create a table, empty unless restored state has a table of that number.
 
         ``number`` is that of the same table before the database was reopened.
         """
-        number = self.last_table_number + 1 if number is None else number
-        table = self._make_table(name, schema, number, self.dictionary, self._interrupt, self._touched)
-        self.last_table_number = max(self.last_table_number, number)
-        if self.pending_restore is not None:
-            self.pending_restore.fill_table(
-                table, number, self.append_shards, with_history=self.keeps_history
-            )
-        if self.keeps_history and table.history is None:
-            self._enable_table_history(table)
-        self.tables[name] = table
-        self._table_numbers[name] = number
-        self._step_savepoints[name] = table.savepoint()
-        return table
+        return self.tables.create(name, schema, number)
 
     def drop_table(self, name: str) -> None:
         """Drop a table that no installed view reads."""
-        table = self.tables.pop(name)
-        self._touched.pop(table, None)
-        self._uncommitted.pop(table, None)
-        del self._table_numbers[name], self._step_savepoints[name]
+        self.tables.drop(name)
         self._compiled_mfps.clear()
+
+    def rename_table(self, old: str, new: str) -> None:
+        """Rename a table; installed plans continue to read it."""
+        self.tables.rename(old, new)
+        if old in self._sources:
+            self._sources[new] = self._sources.pop(old)
+        self._compiled_mfps.clear()
+
+    def replay_shards(self, epoch: int, table: str, start: int, shards: "Sharded") -> None:
+        """Reapply an epoch's inserts to a table, whose rows workers have written."""
+        self.tables.replay_shards(epoch, table, start, shards)
+
+    def evaluate(self, mfp: Mfp, rows: Words) -> tuple[Words, Words | None]:
+        """Map, filter and project rows; also return the positions of passing rows, None for all."""
+        compiled = self._compiled_mfps.get(mfp)
+        if compiled is None:
+            if len(self._compiled_mfps) >= MAX_COMPILED:
+                self._compiled_mfps.clear()
+            compiled = self._compiled_mfps[mfp] = CompiledMfp(mfp, self)
+        return compiled.run(rows)
+
+    # Branches and checkpoints
 
     def fork(self, interrupt: DeferredInterrupt) -> "Worker":
         """Return a worker with the same tables; changes of either do not affect the other.
@@ -281,21 +320,69 @@ class Worker(Access):
         """
         from kpg.runtime.checkpoint.worker_state import fork  # lazy: for branches alone
 
-        other = Worker(self.merge_effort, interrupt)
+        other = Worker(self.merge_effort, interrupt, dictionary=self.dictionary)
         self._chain_cache.discard()
-        self._commit_drained_tables()
+        self.tables.commit_unchanged()
         fork(self, other)
         return other
 
     def finish_fork(self) -> None:
         """End the fork: views installed from now on are computed."""
-        self.pending_restore = None
+        self.tables.pending_restore = None
+
+    def capture(self) -> object:
+        """Return the state of all tables and views as data."""
+        from kpg.runtime.checkpoint.worker_state import (
+            capture_leaves,
+        )  # lazy: databases in memory keep no state
+
+        self.tables.commit_unchanged()
+        return capture_leaves(self)
+
+    def restore(self, state: object, read: "ArrayReader", make_reader: "Callable[[], ArrayReader]") -> None:
+        """Provide captured state to tables and installations that are created afterwards.
+
+        ``read`` returns the arrays for their references in the state. ``make_reader`` makes another such
+        reader, for a
+        branch.
+        """
+        from kpg.runtime.checkpoint.worker_state import restore  # lazy: databases in memory keep no state
+
+        restore(self, state, read, make_reader)
+
+    def finish_restore(self) -> list[str]:
+        """End the restore and return descriptions of the recomputed parts."""
+        restore, self.tables.pending_restore = self.tables.pending_restore, None
+        if restore is None:
+            return []
+        self.restored_versions |= restore.versions
+        return restore.recomputed
+
+    def vacuum(self, relations: Collection[str]) -> int:
+        """Free deleted rows and compact traces of these relations; return the number of freed rows."""
+        self.tables.commit_unchanged()
+        with self._interrupt:
+            return maintenance.vacuum(self.tables.by_name, self.views.values(), relations, self.epoch)
+
+    # Inputs
 
     def create_input(self, name: str, width: int) -> Input:
         """Create an input of ``width`` columns, whose time is the next epoch."""
         position = self.next_position()
         place = Place(f"{name}#{position}", f"Input {name}", position, (), self.scope, width)
-        return self.inputs.create(name, place, self.open_epoch)
+        return self.inputs.create(name, place, self.tables.open_epoch)
+
+    def drop_input(self, identity: str) -> None:
+        """Drop an input with its buffered updates."""
+        self.inputs.drop(self.inputs.get(identity))
+
+    def poll_ended_inputs(self) -> bool:
+        """Return whether inputs may have ended since the last call."""
+        self.inputs.retire()
+        ended, self.inputs.have_ended = self.inputs.have_ended, False
+        return ended
+
+    # Views
 
     def install(
         self,
@@ -310,17 +397,16 @@ class Worker(Access):
 
         See ``Executor.install``. If evaluation raises, nothing has changed.
         """
-        if self.has_pending and not isolated:
+        if self.tables.has_pending and not isolated:
             raise InternalError("a view cannot be installed while changes are pending")
         self._chain_cache.add_name(name)
         start = time.perf_counter()
+        pending_restore = None if isolated else self.tables.pending_restore
         context = self if as_of is None else self._as_of_context(as_of, reads_pending=reads_pending)
-        known_identities = (
-            None if isolated or self.pending_restore is None else self.pending_restore.identities(name, plan)
-        )
+        known_identities = None if pending_restore is None else pending_restore.identities(name, plan)
         rendered = render(plan, {} if isolated else self._registry, context, known_identities)
         enable_round_chains(rendered.new)
-        self._hydrate(name, rendered, None if isolated else self.pending_restore)
+        self._hydrate(name, rendered, pending_restore)
         arrangements = {op for op in rendered.operators if isinstance(op, Arrange)}
         built = len(arrangements & set(rendered.new))
         reused, update_counters = len(arrangements) - built, self._chain_cache.add_counters
@@ -333,10 +419,15 @@ class Worker(Access):
         if not isolated:
             self._register(rendered.new)
         self.views[name] = installed
-        if self.pending_restore is not None and not isolated:
-            self.pending_restore.restore_history(self, installed)
+        if pending_restore is not None:
+            pending_restore.restore_history(self, installed)
         installed.install_seconds = time.perf_counter() - start
         return installed
+
+    def _as_of_context(self, epoch: int, *, reads_pending: bool) -> AsOfContext:
+        distribution = self._distribution
+        view_history = self.views.__getitem__ if distribution is None else distribution.view_history
+        return AsOfContext(self, epoch, view_history, reads_pending=reads_pending)
 
     def uninstall(self, installation: Installation) -> None:
         """Remove a view, and free operators without other users. Do nothing if it is not installed."""
@@ -348,6 +439,38 @@ class Worker(Access):
         orphans = self._disown(view.name, view.operators)
         orphans += [one for one in (view.capture, view.history) if one is not None]
         disconnect(tuple(orphans))
+
+    def watch(self, installation: Installation) -> None:
+        """Start capturing the view's changes."""
+        view = self.views[installation.name]
+        if view.capture is None:
+            self._chain_cache.add_name(f"watch {view.name}")
+            position = self.next_position((view.output,), self.scope)
+            view.capture = attach_capture(Capture, f"Capture {view.name}", view.output, position)
+
+    def unwatch(self, installation: Installation) -> None:
+        """Stop capturing the view's changes and discard those not drained."""
+        view = self.views.get(installation.name)
+        if view is not None and view.capture is not None:
+            self._chain_cache.remove_name(f"watch {view.name}")
+            disconnect((view.capture,))
+            view.capture = None
+
+    def arrangements(self) -> list[ArrangementInfo]:
+        """Return all arrangements in order of creation."""
+        arrangements = {op for op in self.all_operators() if isinstance(op, Arrange)}
+        return [arrangement_info(operator) for operator in sorted(arrangements)]
+
+    def operators(self) -> list[OperatorInfo]:
+        """Return all operators with their work so far, in order of position."""
+        operators = set(self.all_operators())
+        return [operator_info(operator) for operator in sorted(operators)]
+
+    def all_operators(self) -> Iterator[Operator]:
+        """Yield the operators of all views, with counters that are up to date."""
+        self._chain_cache.add_counters()
+        for view in self.views.values():
+            yield from iterate_operators(view.operators)
 
     def close(self) -> None:
         """Remove all views and free their memory at once."""
@@ -382,30 +505,89 @@ class Worker(Access):
             view.operators = tuple(op for op in view.operators if op in needed)
         disconnect(tuple(orphans))
 
+    # History
+
+    def enable_history(self) -> None:
+        """Keep the history of tables from now on."""
+        self.tables.enable_history()
+
+    def keep_changes(self, installation: Installation) -> None:
+        """Keep the changes of an installation from now on, as its history."""
+        self._chain_cache.add_name(f"past of {installation.name}")
+        view = self.views[installation.name]
+        if view.history is None:
+            keep_view_changes(view, self.next_position(), self.epoch)
+
+    def drop_history_before(self, epoch: int) -> None:
+        """Drop the history before an epoch; not allowed during a step."""
+        self.tables.drop_history_before(epoch)
+        for view in self.views.values():
+            if view.history is not None:
+                view.history.drop_through(epoch)
+
+    def disable_history(self) -> None:
+        """Drop all history and stop keeping it; not allowed during a step."""
+        self.tables.disable_history()
+        for view in self.views.values():
+            if view.history is not None:
+                disconnect((view.history,))
+                view.history = None
+
+    # The clock and steps
+
+    def start_at(self, epoch: int) -> None:
+        """Set the last closed epoch of a new worker."""
+        self.epoch = epoch
+        self.tables.open_epoch = epoch + 1
+        self.scope.step = Step(epoch, epoch + 1)
+
     def close_epoch(self) -> bool:
         """End the open epoch with the tables' pending changes; without any, return False and keep it open."""
-        if not self.inputs.is_unused and self.inputs and any(table.pending for table in self._touched):
-            self.inputs.advance_past(self.open_epoch)
-        changed = self._drain()
-        self.open_epoch += changed
+        tables = self.tables
+        if not self.inputs.is_unused and self.inputs and tables.has_undrained:
+            self.inputs.advance_past(tables.open_epoch)
+        changed = tables.drain()
+        tables.open_epoch += changed
         return changed
+
+    def close_epochs(self, table: str, counts: Sequence[int], deleted: Words | None = None) -> None:
+        """Close an epoch for each row count and each row of ``deleted``; nothing else may be pending."""
+        self.inputs.advance_past_all(self.tables.open_epoch, len(counts))
+        separately = (
+            self.tables.keeps_history
+            or self._distribution is not None
+            or any(view.needs_separate_epochs for view in self.views.values())
+        )
+        close = close_separately if separately else close_as_one
+        tables = self.tables
+        tables.open_epoch = close(
+            tables.by_name[table], tables.open_epoch, counts, deleted, tables.closed_changes
+        )
 
     def step(self) -> None:
         """Process all closed epochs, and pending changes as one more, in one atomic step."""
         self.close_epoch()
-        if not self.closed_changes:
-            if self.recorder is not None:
-                self.recorder.record(self.epoch, ())
-            self.commit_tables([table.name for table in self._uncommitted])
+        tables = self.tables
+        if not tables.closed_changes:
+            if tables.recorder is not None:
+                tables.recorder.record(self.epoch, ())
+            tables.commit_drained()
             return
-        self._run_step(Step(self.closed_changes[0].epoch, self.open_epoch), self.open_epoch - 1)
+        self._run_step(Step(tables.closed_changes[0].epoch, tables.open_epoch), tables.open_epoch - 1)
+
+    def step_replayed(self, epoch: int) -> None:
+        """Process all replayed changes in one step, which ends at ``epoch``."""
+        self.tables.open_epoch = epoch + 1
+        if self.tables.closed_changes:
+            self._run_step(Step(self.epoch + 1, epoch + 1), epoch)
+        self.epoch = epoch
 
     def preview(self, installation: Installation) -> Updates:
         """Return the changes that pending changes would make to a view, and discard the pending changes.
 
         Nothing else changes, also if an error is raised. No epoch ends.
         """
-        if self.closed_changes:
+        if self.tables.closed_changes:
             raise InternalError("a step has not processed all closed epochs")
         view = self.views[installation.name]
         was_watched, readers = view.is_watched, view.capture_readers(None)
@@ -414,7 +596,7 @@ class Worker(Access):
         step = self.scope.step = Step(self.epoch + 1, self.epoch + 2)
         with self._interrupt:
             try:
-                self._drain()
+                self.tables.drain()
                 self.feed_sources(step)
                 self.run_operators(step)
                 self._interrupt.check()
@@ -441,47 +623,46 @@ class Worker(Access):
         if upper > self.epoch + 1 and span is not None:
             self._run_step(Step(*span), upper - 1)
         self.epoch = upper - 1
-        self.open_epoch = upper
+        self.tables.open_epoch = upper
         self.inputs.retire()
 
     def _run_step(self, step: Step, epoch: int) -> None:
+        if self._distribution is not None:
+            self._distribution.run_step(step, epoch)
+            return
         self.scope.step = step
+        recorder, closed_changes = self.tables.recorder, self.tables.closed_changes
         # Ctrl-C takes effect between operators and between chunks of a join, but not in a commit or rollback.
         with self._interrupt:
             chain = self._chain_for(step)
             self.is_stepping = True
             try:
-                if self.recorder is not None:
-                    self.recorder.prepare(self.closed_changes)
+                if recorder is not None:
+                    recorder.prepare(closed_changes)
                 self.feed_sources(step, chain)
                 if not self.inputs.is_unused:
                     self.inputs.push_until(step.upper)
                 self._schedule.run(step, chain)
                 self.is_stepping = False
                 self._interrupt.check()
-                if self.recorder is not None:
-                    self.recorder.record(epoch, self.closed_changes)
+                if recorder is not None:
+                    recorder.record(epoch, closed_changes)
             except BaseException:
                 self.is_stepping = False
                 if chain is not None:
                     chain.settle(step)
                     chain.invalidate()
-                if self.recorder is not None:
-                    self.recorder.cancel()
+                if recorder is not None:
+                    recorder.cancel()
                 self.roll_back_step(step)
                 raise
-            self._finish_step(step, epoch, chain)
+            self.finish_step(step, epoch, chain)
 
     def roll_back_step(self, step: Step) -> None:
         """Roll back all operators that the step has visited or queued, and all tables."""
         for operator in (*step.visited, *(queued for _, queued in step.queue)):
             operator.rollback()
-        self.rollback()
-
-    def all_operators(self) -> Iterator[Operator]:
-        """Yield the operators of all views, with counters that are up to date."""
-        self._chain_cache.add_counters()
-        return Access.all_operators(self)
+        self.tables.rollback()
 
     def _register(self, operators: tuple[Operator, ...]) -> None:
         for inner in iterate_operators(operators):
@@ -492,12 +673,12 @@ class Worker(Access):
                 self._sources[operator.table.name] = operator
 
     def _hydrate(self, name: str, rendered: RenderResult, pending_restore: "PendingRestore | None") -> None:
-        self._schedule.begin_hydration(partial(self.outermost_operators, rendered.new))
         new = rendered.new if pending_restore is None else pending_restore.restore(rendered.new)
         step = Step(self.epoch, self.epoch + 1, hydrating=True)
         self.scope.step = step
         try:
             with self._interrupt, report_hydration(name, step, len(new), self._interrupt):
+                self._schedule.begin_hydration(partial(self.outermost_operators, rendered.new))
                 self.is_stepping = True
                 for operator in new:
                     operator.hydrate()
@@ -517,7 +698,7 @@ class Worker(Access):
     def _chain_for(self, step: Step) -> "Chain | None":
         """Return the chain that runs the step, if the step is small."""
         rows = 0
-        for closed in self.closed_changes:
+        for closed in self.tables.closed_changes:
             for rowids, _ in closed.changes:
                 rows += rowids.shape[0]
         return self._chain_cache.chain_for(step, rows, self.outermost_operators) if rows <= FEW else None
@@ -531,7 +712,7 @@ class Worker(Access):
         """Push the closed changes of each table that some view reads to its source."""
         if chain is not None:
             chain.begin(step)
-        for epoch, table, changes in self.closed_changes:
+        for epoch, table, changes in self.tables.closed_changes:
             source = self._sources.get(table)
             if source is not None and chain is not None:
                 chain.feed(source, changes)
@@ -547,13 +728,14 @@ class Worker(Access):
         finally:
             self.is_stepping = False
 
-    def _finish_step(self, step: Step, epoch: int, chain: "Chain | None") -> None:
+    def finish_step(self, step: Step, epoch: int, chain: "Chain | None" = None) -> None:
+        """Commit a step, which ends at ``epoch``."""
         self.epoch = epoch
         try:
             self.commit_step(step, chain)
         except BaseException:
-            if self.recorder is not None:
-                self.recorder.cancel()  # too late to undo: the recorder stops recording
+            if self.tables.recorder is not None:
+                self.tables.recorder.cancel()  # too late to undo: the recorder stops recording
             raise
 
     def commit_step(self, step: Step, chain: "Chain | None" = None) -> None:
@@ -564,10 +746,11 @@ class Worker(Access):
             self._chain_cache.invalidate()
         for operator in step.visited:
             operator.commit()
-        if self.keeps_history:
-            self._record_history()
-        self.commit_tables({closed.table for closed in self.closed_changes})
-        self.closed_changes.clear()
+        tables = self.tables
+        if tables.keeps_history:
+            tables.record_history()
+        tables.commit({closed.table for closed in tables.closed_changes})
+        tables.closed_changes.clear()
         for operator in step.visited:
             operator.maintain()
         step.visited.clear()

@@ -19,7 +19,7 @@ class Lives:
 
     def perhaps(self, chance: float = 0.4) -> Database:
         """The database: as it is, or, outside of transactions, in its next life."""
-        idle = self.db._engine.transactions.is_idle and not self.db._engine.executor.has_pending
+        idle = self.db._engine.transactions.is_idle and not self.db._engine.executor.tables.has_pending
         return self.again() if idle and self.random.random() < chance else self.db
 
     def again(self) -> Database:

@@ -394,7 +394,7 @@ def main() -> None:
         many = 2 if seed % 11 < 3 else 8192
         ahead, packed = (
             patch("kpg.persistence.write_ahead_log.MANY", many),
-            patch("kpg.runtime.worker.access.MANY", many),
+            patch("kpg.runtime.worker.base_tables.MANY", many),
         )
         straight = patch.multiple(
             "kpg.persistence.write_ahead_log", **(STRAIGHT if seed % 5 == 2 else {"MIN_GROUPED_ROWS": 64})

@@ -78,14 +78,14 @@ class Session:
     def change(self, added: Mapping[str, Iterable[Row]], removed: Mapping[str, Iterable[Row]]) -> None:
         """Insert rows that are not there and delete rows that are, in one transaction."""
         for name, rows in removed.items():
-            table, gone = self.worker.tables[name], self.rows[name] & set(rows)
+            table, gone = self.worker.tables.by_name[name], self.rows[name] & set(rows)
             if gone:
                 table.delete(table.match(_words(gone)))
                 self.rows[name] -= gone
         for name, rows in added.items():
             new = set(rows) - self.rows[name]
             if new:
-                self.worker.tables[name].insert(_words(new))
+                self.worker.tables.by_name[name].insert(_words(new))
                 self.rows[name] |= new
         self.worker.step()
 

@@ -42,7 +42,7 @@ def opened(
         worker.create_table(name, schema, number)
     for name, plan in plans.items():
         worker.watch(worker.install(name, plan))
-    assert worker.pending_restore is not None and not worker.finish_restore()
+    assert worker.tables.pending_restore is not None and not worker.finish_restore()
     for path, members in keeper.members.items():
         keeper.set_versions(path, {one: worker.restored_versions.get(one) for one in members})
     return worker, keeper
@@ -69,7 +69,10 @@ def history(
     worker, keeper = worker_with(schemas), CheckpointStore(files, DATABASE)
     for name, plan in plans.items():
         worker.watch(worker.install(name, plan))
-    tables = {name: (worker.table_number(name), table.schema) for name, table in worker.tables.items()}
+    tables = {
+        name: (worker.tables.table_number(name), table.schema)
+        for name, table in worker.tables.by_name.items()
+    }
     for _ in range(8):
         for _ in range(rng.randint(0, 3)):
             change(rng, worker, nodes, most)

@@ -48,7 +48,7 @@ def test_operations_fail(seed: int) -> None:
 def test_rows_that_are_written_while_views_take_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In some lives their records are large, and pages are small."""
     monkeypatch.setattr("kpg.persistence.write_ahead_log.MANY", 2)
-    monkeypatch.setattr("kpg.runtime.worker.access.MANY", 2)
+    monkeypatch.setattr("kpg.runtime.worker.base_tables.MANY", 2)
     if seed % 2:
         monkeypatch.setattr("kpg.runtime.storage.log.SMALL", 256)
         monkeypatch.setattr("kpg.runtime.storage.log.PAGE", 512)

@@ -157,4 +157,4 @@ def test_any_schedule(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
             schedule.check()
     schedule.check()
     schedule.program.drop()
-    assert not schedule.db._engine.executor.views and not schedule.db._engine.executor.tables
+    assert not schedule.db._engine.executor.views and not schedule.db._engine.executor.tables.by_name

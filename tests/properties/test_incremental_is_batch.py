@@ -113,7 +113,7 @@ def test_contents_and_history_after_every_step(
                 truth = {n: DATAFLOWS[n][1](contents(a), contents(b)) for n in views}
                 expected[worker.epoch + len(expected) + 1] = truth
         if rng.random() < 0.2:
-            worker.rollback()
+            worker.tables.rollback()
             continue
         worker.step()
         for name, view in views.items():

@@ -48,7 +48,7 @@ def test_every_view_at_every_epoch(seed: int, group_bits: int, monkeypatch: pyte
                 truth = {name: engine.expected(name) for name in engine.views}
                 expected[engine.worker.epoch + len(expected) + 1] = truth
         if rng.random() < 0.2:
-            engine.worker.rollback()
+            engine.worker.tables.rollback()
             continue
         engine.step()
         for name in engine.views:

@@ -33,14 +33,14 @@ def again(worker: Worker, plans: dict[str, Plan]) -> Worker:
     """Another worker with the state of this one, which may go on."""
     state = copy_mutable_parts(capture(worker))
     other = Worker()
-    other.keeps_history = worker.keeps_history
+    other.tables.keeps_history = worker.tables.keeps_history
     restore(other, state, share_or_copy, lambda: share_or_copy)
-    for name, table in worker.tables.items():
-        other.create_table(name, table.schema, worker.table_number(name))
+    for name, table in worker.tables.by_name.items():
+        other.create_table(name, table.schema, worker.tables.table_number(name))
     for name, plan in plans.items():
         other.install(name, plan)
-    assert other.pending_restore is not None and not other.pending_restore.recomputed
-    other.pending_restore = None
+    assert other.tables.pending_restore is not None and not other.tables.pending_restore.recomputed
+    other.tables.pending_restore = None
     for name in plans:
         other.watch(other.views[name])
     return other
@@ -62,14 +62,14 @@ def changes(worker: Worker, view: str) -> Counter[tuple[Row, int]]:
 
 def change(rng: random.Random, worker: Worker, nodes: int, most: int) -> None:
     """The same for workers with the same tables."""
-    for name, table in worker.tables.items():
+    for name, table in worker.tables.by_name.items():
         live = table.live().tolist()
         if rng.random() < 0.7:
             count = rng.randint(1, most // 3)
             rows = [[rng.randrange(nodes) for _ in table.schema.columns] for _ in range(count)]
-            worker.insert(name, np.array(rows, np.int64).T.copy())
+            worker.tables.insert(name, np.array(rows, np.int64).T.copy())
         if live and rng.random() < len(live) / most:
-            worker.delete(
+            worker.tables.delete(
                 name, np.array(rng.sample(live, rng.randint(1, min(most // 2, len(live)))), np.int64)
             )
 
@@ -77,9 +77,9 @@ def change(rng: random.Random, worker: Worker, nodes: int, most: int) -> None:
 def same(one: Worker, other: Worker) -> None:
     assert one.epoch == other.epoch
     same_past(one, other)
-    for name, table in one.tables.items():
-        assert table.live().tolist() == other.tables[name].live().tolist()
-        assert table.read(table.live()).tolist() == other.tables[name].read(table.live()).tolist()
+    for name, table in one.tables.by_name.items():
+        assert table.live().tolist() == other.tables.by_name[name].live().tolist()
+        assert table.read(table.live()).tolist() == other.tables.by_name[name].read(table.live()).tolist()
     for view in one.views:
         assert rows(one, view) == rows(other, view), view
         assert changes(one, view) == changes(other, view), view
@@ -87,10 +87,10 @@ def same(one: Worker, other: Worker) -> None:
 
 def same_past(one: Worker, other: Worker) -> None:
     """If it is kept, as far back as it is."""
-    for name, table in one.tables.items():
-        assert one.history_since(name) == other.history_since(name)
-        for epoch in range(one.history_since(name) or one.epoch, one.epoch):
-            assert table.live_as_of(epoch).tolist() == other.tables[name].live_as_of(epoch).tolist()
+    for name, table in one.tables.by_name.items():
+        assert one.tables.history_since(name) == other.tables.history_since(name)
+        for epoch in range(one.tables.history_since(name) or one.epoch, one.epoch):
+            assert table.live_as_of(epoch).tolist() == other.tables.by_name[name].live_as_of(epoch).tolist()
     for name, view in one.views.items():
         assert view.history_since == other.views[name].history_since
         if view.history_since is not None:
@@ -109,7 +109,7 @@ def go_on(rng: random.Random, one: Worker, other: Worker, nodes: int, most: int)
                 worker.close_epoch()
         undone = rng.random() < 0.25
         for worker in (one, other):
-            worker.rollback() if undone else worker.step()
+            worker.tables.rollback() if undone else worker.step()
         same(one, other)
 
 

@@ -180,7 +180,7 @@ def run(seed: int, patch: pytest.MonkeyPatch, steps: int = 12) -> None:
             twins.fail()
         elif action < 0.35:
             twins.change()
-            if any(engine.worker.closed_changes for engine in twins.engines):
+            if any(engine.worker.tables.closed_changes for engine in twins.engines):
                 twins.interrupted()
         twins.change()
         twins.step()

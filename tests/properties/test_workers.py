@@ -302,7 +302,7 @@ def test_workers_add_up_their_pieces_of_a_table() -> None:
         executor: Any = db._engine.executor
 
         def shares() -> list[int]:
-            found = executor.call_members("operators_here")
+            found = executor.client.call_members("operators_here")
             return [next(one.updates_out for one in each if one.description == "Exchange") for each in found]
 
         db.sql("insert into t select i, i % 2 from generate_series(0, 19999) i(i)")

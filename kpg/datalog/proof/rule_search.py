@@ -299,10 +299,10 @@ class RelationStore:
         engine = self._engine
         entry = engine.catalog.get(name)
         if isinstance(entry, TableEntry):
-            return engine.executor.scan(entry.name, committed=True)
+            return engine.executor.tables.scan(entry.name, committed=True)
         if entry.name in engine.views:
             return engine.views[entry.name].installation.rows()[0]
-        if engine.executor.has_pending:
+        if engine.executor.tables.has_pending:
             raise NotSupportedError(
                 f'view "{entry.name}" is not materialized, and cannot be read as it was committed',
                 hint="explain the row after the transaction",

@@ -53,7 +53,7 @@ class ConstraintGuard:
     def insert(self, words: Words) -> Words:
         """Append rows and return their rowids."""
         words = self.complete_and_check(words)
-        rowids = self._executor.insert(self._entry.name, words)
+        rowids = self._executor.tables.insert(self._entry.name, words)
         for key in self.expression_keys:
             key.insert_keys(words)
         if self._references is not None:
@@ -75,10 +75,10 @@ class ConstraintGuard:
     def delete(self, rowids: Words) -> None:
         """Delete live rows."""
         if self._references is None and not self.expression_keys:
-            self._executor.delete(self._entry.name, rowids)
+            self._executor.tables.delete(self._entry.name, rowids)
             return
-        old = self._executor.fetch(self._entry.name, rowids)
-        self._executor.delete(self._entry.name, rowids)
+        old = self._executor.tables.fetch(self._entry.name, rowids)
+        self._executor.tables.delete(self._entry.name, rowids)
         for key in self.expression_keys:
             key.delete_keys(old)
         if self._references is not None:
@@ -88,9 +88,9 @@ class ConstraintGuard:
         """Replace rows and return the new rowids, in the same order."""
         words = self.complete_and_check(words)
         name = self._entry.name
-        old = self._executor.fetch(name, rowids)
-        self._executor.delete(name, rowids)
-        new = self._executor.insert(name, words)
+        old = self._executor.tables.fetch(name, rowids)
+        self._executor.tables.delete(name, rowids)
+        new = self._executor.tables.insert(name, words)
         for key in self.expression_keys:
             key.delete_keys(old)
             key.insert_keys(words)

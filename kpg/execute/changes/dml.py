@@ -188,7 +188,7 @@ def check_rows_live(engine: Engine, changes: Changes) -> None:
     for rowids in (changes.deleted, None if changes.updated is None else changes.updated[0]):
         if engine.snapshot_epoch is None or rowids is None:
             continue
-        if engine.executor.filter_live(changes.table.name, rowids).size < rowids.size:
+        if engine.executor.tables.filter_live(changes.table.name, rowids).size < rowids.size:
             row = f'a row of table "{changes.table.name}"'
             raise SerializationError(f"could not serialize access due to concurrent update of {row}")
 
@@ -330,7 +330,7 @@ def _check_option(engine: Engine, statement: ast.Insert | ast.Update, words: Wor
 
 
 def _returning_rows(engine: Engine, table: Table, statement: ast.Insert, rows: Words) -> ReturningRows:
-    what = ("returning", engine.executor.has_pending)
+    what = ("returning", engine.executor.tables.has_pending)
     mfp, names, types = engine.plan_cache.derive(
         what, statement, engine.catalog, lambda: lower_returning(statement, engine.reading_catalog)
     )

@@ -54,7 +54,7 @@ class ExpressionKey:
         """Delete the keys of deleted rows."""
         keys, _ = self.keys(words)
         if keys.shape[1]:
-            self._executor.delete(self.index.kept, self._executor.match(self.index.kept, keys))
+            self._executor.tables.delete(self.index.kept, self._executor.tables.match(self.index.kept, keys))
 
     def insert_keys(self, words: Words) -> None:
         """Insert the keys of new rows; IntegrityError for a duplicate."""
@@ -62,7 +62,7 @@ class ExpressionKey:
         if not keys.shape[1]:
             return
         try:
-            self._executor.insert(self.index.kept, keys)
+            self._executor.tables.insert(self.index.kept, keys)
         except IntegrityError:
             raise self._duplicate_error(keys) from None
 
@@ -71,7 +71,7 @@ class ExpressionKey:
         keys, places = self.keys(words)
         mask = np.zeros(words.shape[1], np.bool_)
         columns = tuple(range(keys.shape[0]))
-        mask[places] = self._executor.find_unique(self.index.kept, columns, keys) >= 0
+        mask[places] = self._executor.tables.find_unique(self.index.kept, columns, keys) >= 0
         return mask
 
     def find(self, words: Words) -> Words:
@@ -80,8 +80,8 @@ class ExpressionKey:
         conflicts = np.flatnonzero(self.find_conflicts(words))
         if not conflicts.size:
             return found
-        rowids = self._executor.rowids(self._entry.name)
-        keys, places = self.keys(self._executor.fetch(self._entry.name, rowids))
+        rowids = self._executor.tables.rowids(self._entry.name)
+        keys, places = self.keys(self._executor.tables.fetch(self._entry.name, rowids))
         rowids_by_key = {
             tuple(key): rowids[place] for key, place in zip(keys.T.tolist(), places, strict=True)
         }
@@ -96,7 +96,7 @@ class ExpressionKey:
 
     def _duplicate_error(self, keys: Words) -> IntegrityError:
         """Return the error for a duplicate key."""
-        rowids = self._executor.find_unique(self.index.kept, tuple(range(keys.shape[0])), keys)
+        rowids = self._executor.tables.find_unique(self.index.kept, tuple(range(keys.shape[0])), keys)
         place = int(np.argmax(rowids >= 0)) if (rowids >= 0).any() else 0
         elements = ", ".join(self.index.elements)
         found = f"({elements})=({self._format_key(keys[:, place : place + 1])})"

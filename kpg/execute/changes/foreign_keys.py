@@ -252,7 +252,7 @@ class References:
         if action == "CASCADE" and event.new is None:
             table.delete(rowids)
             return True
-        words = self._executor.fetch(link.table, rowids)
+        words = self._executor.tables.fetch(link.table, rowids)
         columns = list(link.columns)
         if action == "CASCADE":
             assert event.new is not None
@@ -273,19 +273,19 @@ class References:
         """Return the rowid of the target row for each key, or -1."""
         keys = np.ascontiguousarray(keys)
         if not link.leaves:
-            return self._executor.find_unique(link.target, link.target_columns, keys)
+            return self._executor.tables.find_unique(link.target, link.target_columns, keys)
         found = np.full(keys.shape[1], -1, np.int64)
         for leaf, columns in link.leaves:
-            found = np.maximum(found, self._executor.find_unique(leaf, columns, keys))
+            found = np.maximum(found, self._executor.tables.find_unique(leaf, columns, keys))
         return found
 
     def check_detach(self, table: str) -> None:
         """Raise IntegrityError if rows refer to rows of a partition that is about to be detached."""
         for link in self._incoming.get(table, ()):
-            old = self._executor.scan(table)[list(link.target_columns)]
+            old = self._executor.tables.scan(table)[list(link.target_columns)]
             _, rowids = self._find_referring(RemovedKeys(link, np.ascontiguousarray(old), None))
             if link.leaves and rowids.size:
-                row = self._format_row(link, self._executor.fetch(link.table, rowids[:1]))
+                row = self._format_row(link, self._executor.tables.fetch(link.table, rowids[:1]))
                 error = IntegrityError(
                     f'removing partition "{table}" violates foreign key constraint "{link.key.name}"',
                     hint=f"row {row} of {link.table} refers to it",
@@ -299,7 +299,7 @@ class References:
         if not whole.size:
             return whole, whole
         keys = np.ascontiguousarray(event.old[:, whole])
-        places, rowids = self._executor.find_all(event.link.table, event.link.columns, keys)
+        places, rowids = self._executor.tables.find_all(event.link.table, event.link.columns, keys)
         return whole[places], rowids
 
     def _check_removed(self, event: RemovedKeys) -> None:
@@ -313,7 +313,7 @@ class References:
             key = _format_key(
                 link.target_schema, link.target_columns, unmatched.old[:, places[0]], self._executor
             )
-            row = self._format_row(link, self._executor.fetch(link.table, rowids[:1]))
+            row = self._format_row(link, self._executor.tables.fetch(link.table, rowids[:1]))
             raise IntegrityError(
                 f"{key} of table {link.target} is still referred to by table {link.table}, against "
                 f"FOREIGN KEY {link.key.name}",
@@ -332,12 +332,12 @@ class References:
         targets = self._find_targets(link, keys)
         bad = np.flatnonzero(targets < 0)
         bad = (
-            bad[np.isin(rowids[bad], self._executor.filter_live(link.table, rowids[bad]))]
+            bad[np.isin(rowids[bad], self._executor.tables.filter_live(link.table, rowids[bad]))]
             if bad.size
             else bad
         )
         if bad.size:
-            raise self._violation(link, self._executor.fetch(link.table, rowids[bad[:1]]))
+            raise self._violation(link, self._executor.tables.fetch(link.table, rowids[bad[:1]]))
 
     def _check_loaded(self, event: LoadedReferences) -> None:
         """Check loaded rows in the workers if possible, otherwise in this process."""
@@ -347,7 +347,7 @@ class References:
             found = landing.find_dangling_row(*sides, is_full=link.key.match == "FULL")
         if found is None:
             rowids = np.arange(*event.rowids)
-            keys = self._executor.fetch(link.table, rowids)[list(link.columns)]
+            keys = self._executor.tables.fetch(link.table, rowids)[list(link.columns)]
             self._check_inserted(NewReferences(link, rowids, keys))
         elif found.shape[1]:
             raise self._violation(link, found)
@@ -366,7 +366,7 @@ class References:
 
     def check_existing_rows(self, link: "Link") -> None:
         """Check all rows of a table for a new foreign key."""
-        words = self._executor.scan(link.table)
+        words = self._executor.tables.scan(link.table)
         rowids = np.empty(0, np.int64)
         if words.shape[1]:
             # Look up each distinct key once.
@@ -375,9 +375,9 @@ class References:
             for start in range(0, keys.shape[1], KEYS_AT_ONCE):
                 safe_point()
                 some = keys[:, start : start + KEYS_AT_ONCE]
-                found.append(self._executor.find_all(link.table, link.columns, some)[1])
+                found.append(self._executor.tables.find_all(link.table, link.columns, some)[1])
             rowids = np.unique(np.concatenate(found))
-            words = self._executor.fetch(link.table, rowids)
+            words = self._executor.tables.fetch(link.table, rowids)
         self._check_inserted(NewReferences(link, rowids, words[list(link.columns)]))
 
 

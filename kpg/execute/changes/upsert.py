@@ -60,7 +60,7 @@ def _check_snapshot(engine: Engine, table: Table, rowid_arrays: Iterable[Words])
 def lower_conflict_action(engine: Engine, statement: ast.Insert) -> "Mfp | PairQuery | None":
     """Return the ON CONFLICT action on pairs of existing and new rows; None for DO NOTHING."""
 
-    key = ("conflict", engine.executor.has_pending or engine.snapshot_epoch is not None)
+    key = ("conflict", engine.executor.tables.has_pending or engine.snapshot_epoch is not None)
     return engine.plan_cache.derive(
         key, statement, engine.catalog, lambda: lower_conflict(statement, engine.reading_catalog)
     )

@@ -134,14 +134,16 @@ class TableChange:
             name in engine.dataflows for name in engine.views.dependents(old.name)
         ):
             self.check_no_users("changing the columns of")
-        words, tally = change(engine.executor.scan(old.name)), engine.table(old.name).tally
+        words, tally = change(engine.executor.tables.scan(old.name)), engine.table(old.name).tally
         engine.catalog.remove(old.name)
         engine.tables.drop_at_commit(old.name)
         engine.tables.create(new.name, new.schema, new.constraints)
         table = engine.table(new.name)
         table.insert(check_values(np.ascontiguousarray(words), table))
         table.tally = tally
-        engine.executor.restart_history(new.name, engine.executor.epoch + engine.executor.has_pending)
+        engine.executor.tables.restart_history(
+            new.name, engine.executor.epoch + engine.executor.tables.has_pending
+        )
         self.entry = engine.catalog.table(new.name)
         for index in engine.catalog.indexes.values():
             if index.table == new.name:
@@ -265,7 +267,7 @@ class RuleChange:
         if not required:
             self.table.check_no_users(f"dropping NOT NULL of column {name} of")
         columns[place] = replace(columns[place], nullable=not required)
-        set_required = partial(self.engine.executor.set_required, self.table.entry.name, place)
+        set_required = partial(self.engine.executor.tables.set_required, self.table.entry.name, place)
         set_required(required=required)
         self.engine.journal.add(undo=partial(set_required, required=before))
         schema = Schema(tuple(columns), self.table.entry.schema.primary_key)
@@ -283,7 +285,7 @@ class RuleChange:
                 engine.tables.refresh_constraints()
                 guard = engine.table(new.name).guard
                 if action.validates and guard is not None:
-                    guard.complete_and_check(engine.executor.scan(new.name))
+                    guard.complete_and_check(engine.executor.tables.scan(new.name))
             case Unique(primary=True) if engine.views.dependents(new.name):
                 # Views know the table without a primary key: one that keeps the same rows out is enough.
                 for name in action.constraint.columns:
@@ -378,7 +380,7 @@ class RuleChange:
                 engine.tables.refresh_constraints()
                 guard = engine.table(entry.name).guard
                 if guard is not None:
-                    guard.complete_and_check(engine.executor.scan(entry.name))
+                    guard.complete_and_check(engine.executor.tables.scan(entry.name))
             case ForeignKey() if action.validates:
                 engine.tables.foreign_keys.check_existing_rows(resolve_link(entry, found, engine.catalog))
             case ForeignKey():

@@ -46,7 +46,7 @@ def truncate(engine: Engine, statement: ast.Truncate) -> Result:
     rows = 0
     for name in names:
         table = engine.table(name)
-        rowids = engine.executor.rowids(name)
+        rowids = engine.executor.tables.rowids(name)
         rows += int(rowids.shape[0])
         table.truncate(rowids)
         guard = table.guard
@@ -163,10 +163,10 @@ def _run_on_commit(engine: Engine, name: str, action: str) -> None:
         del engine.on_commit_actions[name]
         with engine.journal.writing():
             drop_relations(engine, statements.Drop("TABLE", (name,), True, True, NOWHERE))
-    elif engine.executor.count(name):
+    elif engine.executor.tables.count(name):
         table = engine.table(name)
         guard, table.guard = table.guard, None
-        table.delete(engine.executor.rowids(name))
+        table.delete(engine.executor.tables.rowids(name))
         table.guard = guard
         if guard is not None and guard.expression_keys:
             empty_unique_indexes(engine, name)

@@ -151,8 +151,8 @@ def _add_to_partitions(engine: Engine, name: str) -> None:
 def add_key(engine: Engine, entry: TableEntry, key: Unique) -> None:
     """Add a unique key to a table; IntegrityError for duplicate rows."""
     places = tuple(entry.schema.names.index(column) for column in key.columns)
-    engine.executor.add_unique(entry.name, key.name, places, nulls_distinct=key.nulls_distinct)
-    engine.journal.add(undo=partial(engine.executor.drop_unique, entry.name, key.name))
+    engine.executor.tables.add_unique(entry.name, key.name, places, nulls_distinct=key.nulls_distinct)
+    engine.journal.add(undo=partial(engine.executor.tables.drop_unique, entry.name, key.name))
     keys = (*entry.constraints.uniques, key)
     engine.catalog.replace(replace(entry, constraints=replace(entry.constraints, uniques=keys)))
 
@@ -160,8 +160,10 @@ def add_key(engine: Engine, entry: TableEntry, key: Unique) -> None:
 def drop_key(engine: Engine, entry: TableEntry, key: Unique) -> None:
     """Drop a unique key of a table."""
     places = tuple(entry.schema.names.index(column) for column in key.columns)
-    engine.executor.drop_unique(entry.name, key.name)
-    add = partial(engine.executor.add_unique, entry.name, key.name, places, nulls_distinct=key.nulls_distinct)
+    engine.executor.tables.drop_unique(entry.name, key.name)
+    add = partial(
+        engine.executor.tables.add_unique, entry.name, key.name, places, nulls_distinct=key.nulls_distinct
+    )
     engine.journal.add(undo=add)
     keys = tuple(other_key for other_key in entry.constraints.uniques if other_key != key)
     engine.catalog.replace(replace(entry, constraints=replace(entry.constraints, uniques=keys)))
@@ -269,7 +271,7 @@ def add_unique_index(engine: Engine, entry: TableEntry, index: UniqueIndex) -> N
     names = tuple(column.name for column in columns)
     unique = Unique(index.name, names, nulls_distinct=index.nulls_distinct)
     engine.tables.create(key_table, Schema(columns), Constraints(uniques=(unique,)))
-    key.insert_keys(engine.executor.scan(entry.name))
+    key.insert_keys(engine.executor.tables.scan(entry.name))
     engine.catalog.unique_indexes[entry.name.lower(), index.name.lower()] = index
     engine.tables.refresh_constraints()
 
@@ -285,7 +287,7 @@ def drop_unique_index(engine: Engine, index: UniqueIndex) -> None:
 def empty_unique_indexes(engine: Engine, name: str) -> None:
     """Delete all keys of a table that has become empty."""
     for index in unique_indexes(engine.catalog, name):
-        engine.executor.delete(index.kept, engine.executor.rowids(index.kept))
+        engine.executor.tables.delete(index.kept, engine.executor.tables.rowids(index.kept))
 
 
 def rebuild_unique_indexes(engine: Engine, name: str) -> None:

@@ -42,7 +42,7 @@ def check_readers_replannable(engine: Engine, parent: TableEntry, span: Span) ->
         if made is None or callable(made) or name in engine.views.stale_texts or name in engine.dataflows:
             message = f'another table below "{parent.name}" is not supported while {name} reads it'
             raise NotSupportedError(message, span=span, hint="drop what reads it first, and make it again")
-        if engine.executor.has_pending and name in engine.views:
+        if engine.executor.tables.has_pending and name in engine.views:
             when = "in a transaction that has changed rows"
             message = f'another table below "{parent.name}" is not supported {when}'
             raise NotSupportedError(message, span=span, hint=f"{name} reads it: do it before the changes")
@@ -65,7 +65,7 @@ def replan_readers(engine: Engine, parent: TableEntry) -> None:
 def restart_history(engine: Engine, parent: str) -> None:
     """Restart the history of a table whose set of partitions has changed."""
     executor = engine.executor
-    executor.restart_history(parent, executor.epoch + executor.has_pending)
+    executor.tables.restart_history(parent, executor.epoch + executor.tables.has_pending)
 
 
 Words = NDArray[np.int64]
@@ -171,7 +171,7 @@ def attach(engine: Engine, parent: TableEntry, action: ddl.AttachPartition, span
     check_readers_replannable(engine, parent, span)
     check_bound(engine, parent, action.bound, child.name, span)
     text = bound_predicate(partitioning, action.bound, span)
-    words = engine.executor.scan(child.name)
+    words = engine.executor.tables.scan(child.name)
     if words.shape[1] and not satisfies_bound(engine, child, text, words).all():
         message = f'partition constraint of relation "{child.name}" is violated by some row'
         raise IntegrityError(message, span=span)
@@ -258,7 +258,7 @@ def _partition_rows(engine: Engine, parent: TableEntry, name: str) -> Words:
     """Return all rows of a partition, with columns in the parent's order."""
     found = []
     for table in (name, *descendant_tables(engine.catalog.partitions, name)):
-        words = engine.executor.scan(table)
+        words = engine.executor.tables.scan(table)
         order = column_order(engine.catalog.table(table), parent)
         found.append(words[order])
     return np.ascontiguousarray(np.concatenate(found, axis=1))

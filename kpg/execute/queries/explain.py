@@ -194,7 +194,7 @@ def tables_and_views(engine: Engine) -> Result:
         names.append(entry.name)
         if isinstance(entry, TableEntry):
             kinds.append("table")
-            rows.append(engine.executor.count(entry.name))
+            rows.append(engine.executor.tables.count(entry.name))
         else:
             maintained = engine.views.get(entry.name)
             kinds.append("view" if maintained is None else "materialized view")
@@ -242,7 +242,7 @@ def explain_view(engine: Engine, statement: ast.ExplainView, stage: str) -> "Exp
 
 def verify(engine: Engine, view: MaintainedView) -> None:
     """Recompute a view and raise InternalError, naming a row, if its contents differ."""
-    if engine.executor.has_pending:
+    if engine.executor.tables.has_pending:
         raise InterfaceError("a view cannot be verified while changes are pending", hint="commit first")
     if not view.sql:
         raise InterfaceError(f"{view.name} is exported by a dataflow: it has no query to verify")

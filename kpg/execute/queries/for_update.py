@@ -211,8 +211,8 @@ class _LockedRelation:
         self._rowids = row_locks.rowids_of_tids(positions)
         self._exists = positions != NULL
         self._own: dict[str, set[int]] = {}
-        if engine.executor.has_pending:
-            changed = engine.executor.changes_since(None)
+        if engine.executor.tables.has_pending:
+            changed = engine.executor.tables.changes_since(None)
             self._own = {name: set(inserted.tolist()) for name, _, inserted, _ in changed}
         self._blocked_rows: set[tuple[str, int]] = set()
         for number, table in target.tables.items():
@@ -228,7 +228,7 @@ class _LockedRelation:
         engine = self._engine
         found = engine.locks.find_locked(table, rowids)
         if engine.snapshot_epoch is not None:
-            found += np.setdiff1d(rowids, engine.executor.filter_live(table, rowids)).tolist()
+            found += np.setdiff1d(rowids, engine.executor.tables.filter_live(table, rowids)).tolist()
         return found
 
     def _is_blocked(self, table: str, rowid: int) -> bool:
@@ -238,7 +238,7 @@ class _LockedRelation:
         engine = self._engine
         return (
             engine.snapshot_epoch is not None
-            and not engine.executor.filter_live(table, np.array([rowid], np.int64)).size
+            and not engine.executor.tables.filter_live(table, np.array([rowid], np.int64)).size
         )
 
     def _request(self, table: str, rowid: int) -> LockRequest:

@@ -180,7 +180,7 @@ def _find_pins(engine: Engine, statement: NormalizedStatement, entry: CacheEntry
 def _is_fresh(engine: Engine, template: Template) -> bool:
     """Whether the tables of a join have about the sizes at planning."""
     for table, size in template.sizes:
-        rows_now = engine.executor.count(table)
+        rows_now = engine.executor.tables.count(table)
         if rows_now > GROWTH_FACTOR * size or size > GROWTH_FACTOR * rows_now:
             return False
     return True
@@ -244,7 +244,7 @@ def _make_template(engine: Engine, statement: NormalizedStatement, pins: tuple[i
     if shown != (exact.schema, exact.types, exact.order):
         return None
     tables = [node.table for node in planned.plan.nodes if isinstance(node, ir.Source)]
-    sizes = tuple((table, engine.executor.count(table)) for table in dict.fromkeys(tables))
+    sizes = tuple((table, engine.executor.tables.count(table)) for table in dict.fromkeys(tables))
     reader = planned.reader(engine.executor.dictionary)
     lookup = _check_point_lookup(
         engine, make_point_lookup(engine, planned.plan, catalog), slot_values(slots, statement)

@@ -192,10 +192,10 @@ def _source_rows(
     if isinstance(source, ir.Source):
         if key:
             rowids = _find_rowids(engine, source.table, plan.columns, np.array(key, np.int64).reshape(-1, 1))
-        elif executor.count(source.table) > MAX_ROWS:
+        elif executor.tables.count(source.table) > MAX_ROWS:
             return None
         else:
-            rowids = executor.rowids(source.table)
+            rowids = executor.tables.rowids(source.table)
         return rowids.reshape(1, -1), np.ones(rowids.shape[0], np.int64)
     if isinstance(source, ir.Import):
         installed = engine.views[source.view].installation
@@ -208,7 +208,9 @@ def _source_rows(
 def _find_rowids(engine: Engine, table: str, columns: tuple[int, ...], keys: Words) -> Words:
     primary = columns == engine.catalog.table(table).schema.primary_key
     executor = engine.executor
-    found = executor.find(table, keys) if primary else executor.find_unique(table, columns, keys)
+    found = (
+        executor.tables.find(table, keys) if primary else executor.tables.find_unique(table, columns, keys)
+    )
     return found[found >= 0]
 
 

@@ -84,7 +84,7 @@ class LiveStatistics:
 
     def rows(self, table: str) -> int:
         """Return a table's row count."""
-        return self._executor.count(table)
+        return self._executor.tables.count(table)
 
     def arrangements(self, table: str) -> tuple[tuple[int, ...], ...]:
         """Return the key columns of the table's arrangements, oldest first."""

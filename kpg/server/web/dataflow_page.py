@@ -82,7 +82,7 @@ def sample_dataflow(engine: "Engine") -> dict[str, Any]:
     relations = [_relation(engine, entry) for entry in engine.catalog]
     views = [engine.views.get(entry.name) for entry in engine.catalog]
     counts = [
-        engine.executor.count(entry.name)
+        engine.executor.tables.count(entry.name)
         if isinstance(entry, TableEntry)
         else None
         if view is None
@@ -95,7 +95,7 @@ def sample_dataflow(engine: "Engine") -> dict[str, Any]:
         "counts": counts,
         "about": [place for place, view in enumerate(views) if view is not None and not _is_countable(view)],
         "sizes": [
-            engine.executor.table_bytes(entry.name) if isinstance(entry, TableEntry) else None
+            engine.executor.tables.table_bytes(entry.name) if isinstance(entry, TableEntry) else None
             for entry in engine.catalog
         ],
         "workers": _workers(engine),
@@ -213,8 +213,8 @@ def describe_relation(engine: "Engine", name: str, stage: str) -> dict[str, Any]
         fields |= {"built": stats.arrangements_built, "reused": stats.arrangements_reused}
     if isinstance(entry, TableEntry):
         fields |= {
-            "rows": engine.executor.count(entry.name),
-            "bytes": engine.executor.table_bytes(entry.name),
+            "rows": engine.executor.tables.count(entry.name),
+            "bytes": engine.executor.tables.table_bytes(entry.name),
         }
         return fields
     try:

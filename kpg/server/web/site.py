@@ -206,8 +206,8 @@ def read_metrics(engine: "Engine") -> Samples:
         "kpg_epoch": [({}, executor.epoch)],
         "kpg_steps_total": [({}, steps.count if steps else 0)],
         "kpg_step_seconds_total": [({}, steps.seconds if steps else 0.0)],
-        "kpg_table_rows": [({"table": name}, executor.count(name)) for name in tables],
-        "kpg_table_bytes": [({"table": name}, executor.table_bytes(name)) for name in tables],
+        "kpg_table_rows": [({"table": name}, executor.tables.count(name)) for name in tables],
+        "kpg_table_bytes": [({"table": name}, executor.tables.table_bytes(name)) for name in tables],
         "kpg_view_rows": [({"view": name}, one.rows) for name, one in views.items()],
         "kpg_view_install_seconds": [({"view": name}, one.install_seconds) for name, one in views.items()],
         "kpg_view_last_step_seconds": [

@@ -155,7 +155,7 @@ def test_goals_share_one_dataflow_and_keep_their_answers(db: Database) -> None:
     other.drop()
     other.drop()
     assert not program._forms and not db._engine.executor.views
-    assert list(db._engine.executor.tables) == ["e", "root"]
+    assert list(db._engine.executor.tables.by_name) == ["e", "root"]
 
 
 def test_dropping_a_goal_ends_its_subscriptions(db: Database) -> None:

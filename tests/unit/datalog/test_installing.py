@@ -22,7 +22,13 @@ def db() -> Database:
 
 def everything(db: Database) -> tuple[object, ...]:
     worker = db._engine.executor
-    return list(db.tables()), list(db.views()), list(worker.tables), list(worker.views), worker.operators()
+    return (
+        list(db.tables()),
+        list(db.views()),
+        list(worker.tables.by_name),
+        list(worker.views),
+        worker.operators(),
+    )
 
 
 def test_inputs_are_tables_and_derived_relations_views(db: Database) -> None:

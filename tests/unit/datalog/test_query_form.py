@@ -241,7 +241,7 @@ def test_goals_over_deep_programs(db: Database) -> None:
         with db.transaction():
             db.insert("e", [(2, 3)])
             assert sorted(middle(a=2)) == [(3,)]
-    assert not db._engine.executor.views and not db._engine.executor.tables
+    assert not db._engine.executor.views and not db._engine.executor.tables.by_name
 
 
 def test_a_surplus_waits_while_an_input_holds_updates_at_the_open_epoch(

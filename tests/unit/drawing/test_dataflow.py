@@ -39,7 +39,7 @@ def named(graph: Graph) -> set[tuple[str, str]]:
 
 def all_of(db: kpg.Database) -> Graph:
     engine = db._engine
-    tables = {name: engine.executor.count(name) for name in ("customer", "sale", "e")}
+    tables = {name: engine.executor.tables.count(name) for name in ("customer", "sale", "e")}
     outputs = {
         view.installation.operator_position: (view.name, view.count()) for view in engine.views.values()
     }

@@ -238,7 +238,7 @@ def test_what_memory_held_before_is_written_nowhere() -> None:
     db.sql("create table t (a int); insert into t values (1), (2), (3)")
     mark = 0x5EC2E75EC2E7
     worker: Any = db._engine.executor
-    (group,) = worker.tables["t"].groups.groups
+    (group,) = worker.tables.by_name["t"].groups.groups
     group.columns[:, 3:] = mark
     db.sql("checkpoint")
     assert not [name for name, node in sim.names.items() if mark.to_bytes(8, "little") in node.now]

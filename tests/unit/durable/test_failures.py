@@ -300,7 +300,7 @@ def test_rows_of_the_past_stay_where_a_group_is_mostly_dead(
             db = kpg.connect(path, history=4)
         for epoch in [epoch for epoch in versions if epoch >= db.epoch - 4]:
             assert sorted(db.query(f"select a, b from t as of {epoch}").fetchall()) == versions[epoch]
-    assert db._engine.executor.tables["t"].reclaimed_rows > 0
+    assert db._engine.executor.tables.by_name["t"].reclaimed_rows > 0
     with suppress(kpg.Error):
         db.close()
 
@@ -342,7 +342,7 @@ def test_no_two_tables_have_one_number() -> None:
         with opened(sim) as db:
             db.sql(f"create table t{life} (a int primary key); insert into t{life} values (1), (2), (3)")
             executor = db._engine.executor
-            numbers = [executor.table_number(name) for name in executor.tables]
+            numbers = [executor.tables.table_number(name) for name in executor.tables.by_name]
             assert len(numbers) == len(set(numbers))
             db.branch().discard()
             db.sql(f"checkpoint; insert into t{life} values (4)")

@@ -16,7 +16,7 @@ from kpg.persistence.write_ahead_log import WriteAheadLog
 from kpg.runtime.checkpoint.checkpointer import BackgroundCheckpointer
 from kpg.runtime.storage.log import Log
 from kpg.runtime.storage.packs import PackWriter, read_manifest
-from kpg.runtime.worker.worker import Worker
+from kpg.runtime.worker.base_tables import BaseTables
 from tests.model.disk import Sim
 from tests.model.durable import opened
 
@@ -190,7 +190,7 @@ def test_a_commit_that_is_written_and_half_final(monkeypatch: pytest.MonkeyPatch
     sim = Sim()
     db = made(sim)
     with monkeypatch.context() as patch:
-        patch.setattr(Worker, "commit_tables", lambda *_: alarm())
+        patch.setattr(BaseTables, "commit", lambda *_: alarm())
         with pytest.raises(AlarmError):
             db.sql("insert into t values (2)")
     with pytest.raises(kpg.OperationalError, match="has not become final; open it again, which has it"):

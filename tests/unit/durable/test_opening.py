@@ -497,17 +497,17 @@ def test_numbers_are_as_they_were() -> None:
         if n % 3 == 0:
             db.sql(f"delete from t where a = {n}")
     worker = db._engine.executor
-    rowids = worker.rowids("t")
+    rowids = worker.tables.rowids("t")
     db.sql("insert into t values (1000, 'end')")
     again = opened(sim.after_kill())
     other = again._engine.executor
-    assert other.rowids("t").tolist()[:-1] == rowids.tolist()
-    assert other.scan("t").tolist() == worker.scan("t").tolist()
+    assert other.tables.rowids("t").tolist()[:-1] == rowids.tolist()
+    assert other.tables.scan("t").tolist() == worker.tables.scan("t").tolist()
     assert len(other.dictionary) == len(worker.dictionary)
-    assert other.table_number("t") == worker.table_number("t")
+    assert other.tables.table_number("t") == worker.tables.table_number("t")
     db.sql("insert into t values (1001, 'new')")
     again.sql("insert into t values (1001, 'new')")
-    assert other.rowids("t").tolist() == worker.rowids("t").tolist()
+    assert other.tables.rowids("t").tolist() == worker.tables.rowids("t").tolist()
     assert again.query("select b from t where a = 1000").fetchall() == [("end",)]
     assert Decimal(again.epoch) == db.epoch
 

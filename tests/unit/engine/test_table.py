@@ -87,7 +87,7 @@ def test_rows_come_and_go(db: Database, table: Table) -> None:
         assert table.fetch(rowids[1:]).tolist() == words[:, 1:].tolist()
         assert table.find(words[:1]).tolist() == rowids.tolist() == table.match(words).tolist()
         executor = db._engine.executor
-        assert executor.scan("t", committed=True).shape == (2, 0)
+        assert executor.tables.scan("t", committed=True).shape == (2, 0)
         table.delete(rowids[:1])
         assert table.find(words[:1]).tolist() == [-1, rowids[1]]
     assert db.query("select a, b from t").fetchall() == [(1, "a")]

@@ -23,7 +23,7 @@ def parts(db: kpg.Database, query: str) -> tuple[Worker, LocalInstallation]:
 
 
 def insert(worker: Worker, *rows: tuple[int, int]) -> None:
-    worker.tables["t"].insert(np.array(rows, np.int64).T.copy())
+    worker.tables.by_name["t"].insert(np.array(rows, np.int64).T.copy())
 
 
 LOOP = """
@@ -56,7 +56,7 @@ def test_changes_are_told_and_undone(
         found = worker.preview(installed)
         pairs = zip(found.data.T.tolist(), found.diffs().tolist(), strict=True)
         assert sorted((*row, diff) for row, diff in pairs) == expected
-        assert worker.epoch == epoch and worker.tables["t"].rows == 3
+        assert worker.epoch == epoch and worker.tables.by_name["t"].rows == 3
         assert sorted(view) == before and not list(view.changes())
     db.insert("t", [change])
     assert sorted((*row, diff) for row, _, diff in view.changes()) == expected
@@ -69,7 +69,7 @@ def test_an_error_is_undone_too(db: kpg.Database) -> None:
     insert(worker, (2**62, 2**62))
     with pytest.raises(DataError):
         worker.preview(installed)
-    assert list(db.view("v")) == [(110,)] and worker.tables["t"].rows == 3
+    assert list(db.view("v")) == [(110,)] and worker.tables.by_name["t"].rows == 3
     db.insert("t", [(4, 1)])
     assert list(db.view("v")) == [(114,)]
 

@@ -144,7 +144,7 @@ def all_are(words: NDArray[np.int64], type_: Type, db: Database) -> bool:
         case Kind.CHAR | Kind.VARCHAR:
             low, high = 0, len(db._engine.executor.dictionary)
         case Kind.ROWID if type_.table:
-            low, high = 0, db._engine.executor.tables[type_.table].count
+            low, high = 0, db._engine.executor.tables.by_name[type_.table].count
         case Kind.BOOLEAN:
             low, high = 0, 2
         case Kind.NULL | Kind.ROWID:

@@ -7,8 +7,7 @@ from kpg.runtime.errors import DataError, IntegrityError, InternalError
 from kpg.runtime.plan import Mfp, Plan, Source
 from kpg.runtime.scalar import Call, Column, Literal
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, ColumnDef, Schema
-from kpg.runtime.worker.access import MAX_COMPILED
-from kpg.runtime.worker.worker import Worker
+from kpg.runtime.worker.worker import MAX_COMPILED, Worker
 
 SCHEMA = Schema((ColumnDef("a", BIGINT, nullable=False), ColumnDef("b", BIGINT)), (0,))
 
@@ -17,35 +16,35 @@ SCHEMA = Schema((ColumnDef("a", BIGINT, nullable=False), ColumnDef("b", BIGINT))
 def worker() -> Worker:
     worker = Worker()
     worker.create_table("t", SCHEMA)
-    worker.insert("t", np.array([[1, 2, 3], [10, 20, 30]]))
+    worker.tables.insert("t", np.array([[1, 2, 3], [10, 20, 30]]))
     worker.step()
     return worker
 
 
 def test_rows_come_and_go(worker: Worker) -> None:
-    assert worker.insert("t", np.array([[5], [50]])).tolist() == [3]
-    worker.delete("t", np.array([1]))
-    assert worker.count("t") == 3 and worker.has_pending
-    assert worker.scan("t").tolist() == [[1, 3, 5], [10, 30, 50]]
-    assert worker.scan("t", (1,)).tolist() == [[10, 30, 50]]
-    assert worker.scan("t", (), committed=True).shape == (0, 3)
-    assert worker.scan("t", committed=True).tolist() == [[1, 2, 3], [10, 20, 30]]
-    worker.rollback()
-    assert worker.scan("t").tolist() == [[1, 2, 3], [10, 20, 30]] and not worker.has_pending
+    assert worker.tables.insert("t", np.array([[5], [50]])).tolist() == [3]
+    worker.tables.delete("t", np.array([1]))
+    assert worker.tables.count("t") == 3 and worker.tables.has_pending
+    assert worker.tables.scan("t").tolist() == [[1, 3, 5], [10, 30, 50]]
+    assert worker.tables.scan("t", (1,)).tolist() == [[10, 30, 50]]
+    assert worker.tables.scan("t", (), committed=True).shape == (0, 3)
+    assert worker.tables.scan("t", committed=True).tolist() == [[1, 2, 3], [10, 20, 30]]
+    worker.tables.rollback()
+    assert worker.tables.scan("t").tolist() == [[1, 2, 3], [10, 20, 30]] and not worker.tables.has_pending
 
 
 def test_rows_are_found(worker: Worker) -> None:
-    assert worker.find("t", np.array([[3, 4]])).tolist() == [2, -1]
-    assert worker.match("t", np.array([[3, 3], [30, 31]])).tolist() == [2, -1]
-    assert worker.fetch("t", np.array([2, 0])).tolist() == [[3, 1], [30, 10]]
+    assert worker.tables.find("t", np.array([[3, 4]])).tolist() == [2, -1]
+    assert worker.tables.match("t", np.array([[3, 3], [30, 31]])).tolist() == [2, -1]
+    assert worker.tables.fetch("t", np.array([2, 0])).tolist() == [[3, 1], [30, 10]]
 
 
 def test_what_is_refused_changes_nothing(worker: Worker) -> None:
     with pytest.raises(IntegrityError, match=r"duplicate key in table t: \(a\) = \(1\) exists already"):
-        worker.insert("t", np.array([[7, 1], [0, 0]]))
+        worker.tables.insert("t", np.array([[7, 1], [0, 0]]))
     with pytest.raises(IntegrityError, match="table t has no row 7 to delete"):
-        worker.delete("t", np.array([0, 7]))
-    assert worker.count("t") == 3 and not worker.has_pending
+        worker.tables.delete("t", np.array([0, 7]))
+    assert worker.tables.count("t") == 3 and not worker.tables.has_pending
 
 
 def test_expressions_are_evaluated(worker: Worker) -> None:

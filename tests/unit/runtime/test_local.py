@@ -15,7 +15,7 @@ from kpg.runtime.worker.derivation_rounds import StateRanks
 @pytest.mark.parametrize("effort", MERGE_EFFORTS)
 def test_every_effort(effort: str) -> None:
     executor = local_executor(effort, DeferredInterrupt())
-    assert (executor.epoch, executor.is_stepping, executor.has_pending) == (0, False, False)
+    assert (executor.epoch, executor.is_stepping, executor.tables.has_pending) == (0, False, False)
     executor.close()
 
 

@@ -36,13 +36,13 @@ class Recorder:
         for one in changed:
             for rowids, diff in one.changes:
                 if diff > 0:
-                    self.told += self.worker.prepared_rows(one.table, rowids)
+                    self.told += self.worker.tables.prepared_rows(one.table, rowids)
 
 
 def made() -> tuple[Worker, Recorder]:
     worker = Worker()
     worker.create_table("t", SCHEMA)
-    worker.recorder = recorder = Recorder(worker)
+    worker.tables.recorder = recorder = Recorder(worker)
     return worker, recorder
 
 
@@ -52,41 +52,41 @@ def keys(start: int, count: int = MANY) -> Words:
 
 def test_what_is_said_comes_back_when_rows_are_recorded_and_then_no_more() -> None:
     worker, recorder = made()
-    worker.insert("t", keys(0, MANY - 1))
-    worker.insert("t", keys(100_000))
-    worker.insert("t", keys(200_000))
+    worker.tables.insert("t", keys(0, MANY - 1))
+    worker.tables.insert("t", keys(100_000))
+    worker.tables.insert("t", keys(200_000))
     worker.step()
     at = MANY - 1
     assert recorder.shown == [100_000, 200_000]
     assert recorder.told == [(at, at + MANY, 100_000), (at + MANY, at + 2 * MANY, 200_000)]
-    assert worker.prepared_rows("t", worker.rowids("t")) == []
+    assert worker.tables.prepared_rows("t", worker.tables.rowids("t")) == []
 
 
 def test_rows_that_are_not_appended_leave_nothing() -> None:
     worker, recorder = made()
-    worker.insert("t", keys(0))
+    worker.tables.insert("t", keys(0))
     with pytest.raises(IntegrityError):
-        worker.insert("t", keys(MANY - 1))
+        worker.tables.insert("t", keys(MANY - 1))
     worker.step()
     assert recorder.shown == [0, MANY - 1] and recorder.told == [(0, MANY, 0)]
 
 
 def test_rowids_that_are_given_out_again_are_of_other_rows() -> None:
     worker, recorder = made()
-    worker.insert("t", keys(0))
-    before = worker.savepoint()
-    worker.insert("t", keys(100_000))
-    worker.rollback_to(before)
-    worker.insert("t", keys(50_000, 7))
-    worker.insert("t", keys(200_000, MANY - 7))
+    worker.tables.insert("t", keys(0))
+    before = worker.tables.savepoint()
+    worker.tables.insert("t", keys(100_000))
+    worker.tables.rollback_to(before)
+    worker.tables.insert("t", keys(50_000, 7))
+    worker.tables.insert("t", keys(200_000, MANY - 7))
     worker.step()
     assert recorder.told == [(0, MANY, 0)]
 
 
 def test_rows_of_which_some_are_deleted_again_are_recorded_one_by_one() -> None:
     worker, recorder = made()
-    rowids = worker.insert("t", keys(0))
-    worker.insert("t", keys(100_000))
-    worker.delete("t", rowids[5:6])
+    rowids = worker.tables.insert("t", keys(0))
+    worker.tables.insert("t", keys(100_000))
+    worker.tables.delete("t", rowids[5:6])
     worker.step()
     assert recorder.told == [(MANY - 1, 2 * MANY - 1, 100_000)]

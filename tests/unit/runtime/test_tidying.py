@@ -29,7 +29,7 @@ def filled(monkeypatch: pytest.MonkeyPatch) -> kpg.Database:
 def test_vacuum(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fourth of each group is dead, which no commit would give up."""
     db = filled(monkeypatch)
-    tables = worker_of(db).tables
+    tables = worker_of(db).tables.by_name
     before = sorted(db.query("select * from v").fetchall())
     assert [(tables[name].dead_rows, tables[name].reclaimed_rows) for name in "tu"] == [(250, 0)] * 2
     full = tables["t"].count >> tables["t"].groups.bits << tables["t"].groups.bits
@@ -97,7 +97,7 @@ def test_forms_and_refusals() -> None:
 
 def test_roles_tidy_up_what_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     db = filled(monkeypatch)
-    tables = worker_of(db).tables
+    tables = worker_of(db).tables.by_name
     db.sql("create role ann; alter table u owner to ann; set role ann")
     db.sql("vacuum t")
     assert tables["t"].reclaimed_rows == 0

@@ -14,7 +14,7 @@ def row(k: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
 
 
 def keys(worker: Worker, name: str) -> list[int]:
-    found: list[int] = worker.tables[name].read(worker.tables[name].live())[0].tolist()
+    found: list[int] = worker.tables.by_name[name].read(worker.tables.by_name[name].live())[0].tolist()
     return found
 
 
@@ -22,41 +22,41 @@ def made() -> Worker:
     worker = Worker()
     for number in range(50):
         worker.create_table(f"t{number}", SCHEMA)
-    worker.insert("t0", row(1))
+    worker.tables.insert("t0", row(1))
     worker.step()
     return worker
 
 
 def test_savepoints_cost_nothing_for_tables_that_stay_as_they_are(monkeypatch: object) -> None:
     worker = made()
-    assert worker.savepoint() == {}
-    worker.insert("t7", row(1))
-    point = worker.savepoint()
+    assert worker.tables.savepoint() == {}
+    worker.tables.insert("t7", row(1))
+    point = worker.tables.savepoint()
     assert isinstance(point, dict) and [table.name for table in point] == ["t7"]
-    worker.insert("t7", row(2))
-    worker.insert("t8", row(3))
-    worker.delete("t0", np.array([0]))
-    assert sorted(worker.tables_with_changes()) == ["t0", "t7", "t8"]
-    assert sorted(name for name, *_ in worker.changes_since(point)) == ["t0", "t7", "t8"]
-    worker.rollback_to(point)
+    worker.tables.insert("t7", row(2))
+    worker.tables.insert("t8", row(3))
+    worker.tables.delete("t0", np.array([0]))
+    assert sorted(worker.tables.tables_with_changes()) == ["t0", "t7", "t8"]
+    assert sorted(name for name, *_ in worker.tables.changes_since(point)) == ["t0", "t7", "t8"]
+    worker.tables.rollback_to(point)
     assert [keys(worker, name) for name in ("t0", "t7", "t8")] == [[1], [1], []]
-    assert [name for name, *_ in worker.changes_since(None)] == ["t7"]
-    worker.rollback()
-    assert [keys(worker, name) for name in ("t0", "t7")] == [[1], []] and not worker.has_pending
+    assert [name for name, *_ in worker.tables.changes_since(None)] == ["t7"]
+    worker.tables.rollback()
+    assert [keys(worker, name) for name in ("t0", "t7")] == [[1], []] and not worker.tables.has_pending
 
 
 def test_what_was_drained_is_taken_back_too() -> None:
     """Of several epochs in one step, and of what came and went in one."""
     worker = made()
-    worker.insert("t1", row(1))
+    worker.tables.insert("t1", row(1))
     assert worker.close_epoch()
-    worker.insert("t2", row(2))
-    point = worker.savepoint()
+    worker.tables.insert("t2", row(2))
+    point = worker.tables.savepoint()
     assert worker.close_epoch()
-    worker.insert("t3", row(3))
-    worker.rollback_to(point)
+    worker.tables.insert("t3", row(3))
+    worker.tables.rollback_to(point)
     assert [keys(worker, name) for name in ("t1", "t2", "t3")] == [[1], [2], []]
-    worker.rollback()
+    worker.tables.rollback()
     assert [keys(worker, name) for name in ("t0", "t1", "t2", "t3")] == [[1], [], [], []]
 
 
@@ -71,10 +71,10 @@ def test_a_step_settles_what_changed_nothing_in_the_end() -> None:
 
     Table.commit = noted  # type: ignore[method-assign]
     try:
-        worker.insert("t5", row(1))
-        worker.delete("t5", np.array([0]))
+        worker.tables.insert("t5", row(1))
+        worker.tables.delete("t5", np.array([0]))
         worker.step()
-        assert settled == ["t5"] and worker.savepoint() == {}
+        assert settled == ["t5"] and worker.tables.savepoint() == {}
         worker.step()
         assert settled == ["t5"]
     finally:

@@ -101,7 +101,7 @@ def test_a_branch_wakes_nobody(tmp_path: Path) -> None:
     db.close()
     db = kpg.connect(tmp_path / "db")
     executor: Any = db._engine.executor
-    groups = executor.tables["t"].groups
+    groups = executor.tables.by_name["t"].groups
     branch = db.branch()
     again = branch.branch()
     assert dormant_state(groups) is not None

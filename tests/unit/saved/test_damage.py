@@ -34,10 +34,10 @@ def look_at_everything(sim: Sim, numbers: dict[str, tuple[int, Schema]]) -> None
     worker, keeper = opened(sim, numbers, PLANS)
     for name in PLANS:
         rows(worker, name)
-    for name, table in worker.tables.items():
+    for name, table in worker.tables.by_name.items():
         table.read(table.live())
         table.match(table.read(table.live()[:1]))
-        worker.insert(name, table.read(table.live()[:1]))
+        worker.tables.insert(name, table.read(table.live()[:1]))
     worker.dictionary.code("x")
     worker.step()
     for one in values_by_path(capture(worker)).values():
@@ -77,14 +77,16 @@ def made(monkeypatch: pytest.MonkeyPatch) -> tuple[Sim, dict[str, tuple[int, Sch
         worker.install(name, plan)
     worker.dictionary.intern([f"string {number}" for number in range(300)])
     for count in (1500, 3, 2):
-        for name, table in worker.tables.items():
+        for name, table in worker.tables.by_name.items():
             width = len(table.schema.columns)
-            worker.insert(name, np.array([[rng.randrange(40) for _ in range(count)] for _ in range(width)]))
+            worker.tables.insert(
+                name, np.array([[rng.randrange(40) for _ in range(count)] for _ in range(width)])
+            )
         worker.step()
-        table = worker.tables["a"]
+        table = worker.tables.by_name["a"]
         table.match(table.read(table.live()[:3]))
         checkpoint(worker, keeper)
-    return sim, {name: (worker.table_number(name), schema) for name, schema in TABLES.items()}
+    return sim, {name: (worker.tables.table_number(name), schema) for name, schema in TABLES.items()}
 
 
 def test_every_block_of_every_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,14 +150,14 @@ def test_a_table_with_a_key_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     worker.create_table("t", KEYED)
     for start in (0, 500):
         keys = np.arange(start, start + 500, dtype=np.int64)
-        worker.insert("t", np.stack((keys, keys * 2)))
-        worker.find("t", keys[:1].reshape(1, -1))
+        worker.tables.insert("t", np.stack((keys, keys * 2)))
+        worker.tables.find("t", keys[:1].reshape(1, -1))
         worker.step()
         checkpoint(worker, keeper)
         other, _ = opened(sim, {"t": (1, KEYED)}, {})
-        assert other.find("t", keys[-1:].reshape(1, -1)).tolist() == [start + 499]
-        assert other.find("t", np.array([[-1]])).tolist() == [-1]
-        other.delete("t", np.array([start], np.int64))
-        other.insert("t", np.array([[start], [7]], np.int64))
+        assert other.tables.find("t", keys[-1:].reshape(1, -1)).tolist() == [start + 499]
+        assert other.tables.find("t", np.array([[-1]])).tolist() == [-1]
+        other.tables.delete("t", np.array([start], np.int64))
+        other.tables.insert("t", np.array([[start], [7]], np.int64))
         other.step()
         assert capture(other)["tables"]["1"]["dead"] == 1

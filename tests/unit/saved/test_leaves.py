@@ -143,7 +143,7 @@ def test_leaves_of_a_checkpoint(tmp_path: Path) -> None:
 
     before = leaves()
     assert sorted(before) == ["/tables/0", "/tables/1", "/tables/2", "/tables/3"]  # numbers begin with 1
-    worker.insert("t0", np.array([[1], [2]]))
+    worker.tables.insert("t0", np.array([[1], [2]]))
     worker.step()
     of_workers.checkpoint(worker, keeper)
     after = leaves()

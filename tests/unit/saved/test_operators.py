@@ -36,6 +36,7 @@ from kpg.runtime.trace.merge import Tiers
 from kpg.runtime.trace.spine import Spine
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
 from kpg.runtime.worker import dataflows
+from kpg.runtime.worker.base_tables import BaseTables
 from kpg.runtime.worker.worker import Worker
 
 SAVED = (
@@ -102,10 +103,12 @@ def test_every_field_of_an_operator_is_captured_or_no_state(cls: type[Operator])
 
 SCHEMA = Schema((ColumnDef("x", BIGINT),), (0,))
 ATTRIBUTES = {
-    Worker: """dictionary merge_effort tables views epoch last_table_number pending_restore make_reader scope
-        inputs is_stepping _registry _table_numbers _step_savepoints _sources closed_changes open_epoch
-        _schedule _make_table worker_group _compiled_mfps _interrupt _chain_cache _touched _uncommitted
-        restored_versions keeps_history recorder""",
+    Worker: """dictionary merge_effort tables views epoch make_reader scope inputs is_stepping worker_group
+        restored_versions _registry _sources _compiled_mfps _interrupt _chain_cache _schedule
+        _distribution""",
+    BaseTables: """by_name dictionary recorder last_table_number closed_changes open_epoch keeps_history
+        pending_restore shard_store attach_shards _clock _interrupt _make_table _numbers _savepoints _touched
+        _uncommitted""",
     Dictionary: "arena offsets memos _slots _count _before _reply_slots",
     Table: """name schema dictionary groups count dead_rows reclaimed_rows _interrupt _required_columns _key
         _bag _unique _lookups _drained_count _undrained_deletions _deletions _vacuum history _loose_key
@@ -138,7 +141,8 @@ SLOTS = {
 def made() -> list[object]:
     groups = RowGroups(1)
     return [
-        Worker(), Dictionary(), Table("t", SCHEMA, Dictionary()), groups, KeyIndex(groups, (0,)),
+        Worker(), Worker().tables, Dictionary(), Table("t", SCHEMA, Dictionary()), groups,
+        KeyIndex(groups, (0,)),
         BagIndex(groups, None), UniqueIndex("u", groups, (0,), nulls_distinct=True),
         LookupIndex(groups, (0,)), Vacuum(groups), Spine(1, 1), GroupTable(1, ()), HistoryTable(1, (), 2),
     ]  # fmt: skip

@@ -353,13 +353,13 @@ def test_what_is_kept_for_snapshots_is_given_up(db: kpg.Database) -> None:
     executor = db.hub.engine.executor
     one.sql("begin isolation level repeatable read; select 1 from t")
     other.sql("update t set x = 20 where id = 2")
-    assert executor.history_since("t") is not None
+    assert executor.tables.history_since("t") is not None
     one.sql("commit and chain; select 1 from t")
     assert rows(one, "select * from t") == [(1, 1), (2, 20)]
     other.sql("update t set x = 21 where id = 2")
     assert rows(one, "select * from t") == [(1, 1), (2, 20)]
     one.close()
-    assert executor.history_since("t") is None
+    assert executor.tables.history_since("t") is None
     assert rows(other, "select * from t") == [(1, 1), (2, 21)]
 
 

@@ -105,7 +105,7 @@ def test_views_are_those_of_one_worker_and_outlive_an_executor(spark: Any, tmp_p
         one.load("items", items.toArrow())
         assert db.load_all({"orders": orders, "items": items}) == {"orders": 3000, "items": 9000}
         executor: Any = db._engine.executor
-        assert [len(executor.tables[name].ranges) for name in ("orders", "items")] == [1, 1]
+        assert [len(executor.tables.by_name[name].ranges) for name in ("orders", "items")] == [1, 1]
         assert contents(db) == contents(one)
         assert sorted(map(tuple, db.view("sums").to_spark().collect())) == contents(one)[0]
         told: dict[Any, int] = {}
@@ -122,7 +122,7 @@ def test_views_are_those_of_one_worker_and_outlive_an_executor(spark: Any, tmp_p
             until(lambda: db.sql("insert into beats values (1)") and False)
         assert contents(db) == contents(one)
         assert executor_of(executor.crew.processes[1]) != lost
-        assert [len(executor.tables[name].ranges) for name in ("orders", "items")] == [1, 1]
+        assert [len(executor.tables.by_name[name].ranges) for name in ("orders", "items")] == [1, 1]
         for number in range(3):
             for each in (one, db):
                 refresh(each, number)

@@ -131,7 +131,7 @@ KEYS = {
 
 def far(db: Any, table: str) -> bool:
     """Whether the driver has no rows of a table."""
-    return bool(db._engine.executor.tables[table].ranges)
+    return bool(db._engine.executor.tables.by_name[table].ranges)
 
 
 def test_rows_go_from_tasks_to_the_workers_that_own_them(spark: Any) -> None:

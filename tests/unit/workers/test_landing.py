@@ -94,7 +94,7 @@ def db(both: Database) -> Iterator[Database]:
 def blocks(db: Database, table: str = "t") -> int:
     """How many loads there are of whose rows the coordinator has none."""
     executor: Any = db._engine.executor
-    return len(executor.tables[table].ranges)
+    return len(executor.tables.by_name[table].ranges)
 
 
 def answers(db: Database) -> list[Any]:

@@ -113,7 +113,7 @@ def test_a_worker_without_memory_says_so_and_nothing_has_changed(monkeypatch: py
         def none_left() -> None:
             raise MemoryError
 
-        monkeypatch.setattr(crew.members[0].worker, "rollback", none_left)
+        monkeypatch.setattr(crew.members[0].worker.tables, "rollback", none_left)
         crew.members[0]._roll_back(Step(1, 2))
         assert crew.members[0].is_broken
 

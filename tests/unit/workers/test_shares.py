@@ -22,7 +22,7 @@ from tests.properties.test_workers import many
 def kept(db: Database, table: str) -> list[int]:
     """How many rows of a table each worker has."""
     executor: Any = db._engine.executor
-    return [member.worker.tables[table].rows for member in executor.crew.members]
+    return [member.worker.tables.by_name[table].rows for member in executor.crew.members]
 
 
 def test_t27_each_worker_has_its_share_and_no_row_is_at_two() -> None:
@@ -76,7 +76,7 @@ def test_places_of_other_workers_rows_are_given_up(monkeypatch: pytest.MonkeyPat
         executor: Any = db._engine.executor
         room = []
         for member in executor.crew.members:
-            table = member.worker.tables["t"]
+            table = member.worker.tables.by_name["t"]
             full = table.directory[1 : 1 + (table.count >> table.groups.bits)]
             room.append(int(full[:, kernels.POSITIONS].sum()))
             assert not full[:, kernels.DEAD].any()

@@ -164,7 +164,7 @@ def test_workers_that_do_not_see_the_folder_have_rows_come_through_the_driver(fo
     with apart(2, folder=folder) as db:
         db.sql(TABLE)
         executor: Any = db._engine.executor
-        executor.shard_store.folder = str(folder / "elsewhere")
+        executor.tables.shard_store.folder = str(folder / "elsewhere")
         assert db.load("t", Parts(numbers(0, 3000))) == 3000
         assert (blocks(db), packs(folder)) == (0, {})
     with kpg.connect(folder) as db:
@@ -176,7 +176,7 @@ def test_workers_elsewhere_have_the_driver_read_what_others_wrote(
 ) -> None:
     with apart(2, folder=folder) as db:
         executor: Any = db._engine.executor
-        summed, executor.shard_store.folder = answers(db), str(folder / "elsewhere")
+        summed, executor.tables.shard_store.folder = answers(db), str(folder / "elsewhere")
         os.kill(executor.crew.processes[1], signal.SIGKILL)
         assert (answers(db), blocks(db)) == (summed, 0)
     monkeypatch.setattr(checkpoints, "_shared_folder", lambda _: str(folder / "elsewhere"))
