@@ -52,8 +52,10 @@ def unlike(tree: ast.AST) -> Iterator[int]:
             continue
         imported = {
             alias.asname or alias.name: f"{one.module}.{alias.name}"
-            for one in node.body
             if isinstance(one, ast.ImportFrom)
+            else alias.name
+            for one in node.body
+            if isinstance(one, ast.Import | ast.ImportFrom)
             for alias in one.names
         }
         for one in node.orelse:

@@ -13,7 +13,6 @@ _root = _Path(__file__).resolve().parents[1]
 if (_root / "pyproject.toml").is_file() and not (_root / "kpg" / "compiler").is_dir():
     __path__.append(str(_root))  # a checkout made without symlinks
 
-from kpg.gc_pause import import_at_rest  # noqa: E402
 from kpg.runtime import errors, types  # noqa: E402
 from kpg.runtime.errors import (  # noqa: E402
     DatabaseError,
@@ -27,6 +26,7 @@ from kpg.runtime.errors import (  # noqa: E402
     ProgrammingError,
     check_argument,
 )
+from kpg.runtime.gc_pause import import_at_rest  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable as _Callable

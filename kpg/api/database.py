@@ -21,8 +21,8 @@ from kpg.execute.queries import external_tables
 from kpg.execute.queries.query_plan import explain_export
 from kpg.execute.scripts import outcomes_within_limits, run_with_external
 from kpg.execute.statements import execute, install_execution
-from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import InterfaceError, NotSupportedError, ProgrammingError, check_argument
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.monitor import synchronized
 from kpg.runtime.plan import Ego
 from kpg.runtime.types import BIGINT, TEXT

@@ -9,8 +9,8 @@ from decimal import Decimal
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import OperationalError
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.types import BIGINT, TEXT, Kind, Type
 
 if TYPE_CHECKING:

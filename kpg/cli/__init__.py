@@ -8,7 +8,7 @@ import gc
 import os
 import sys
 
-from kpg.gc_pause import pause_collector
+from kpg.runtime.gc_pause import pause_collector
 
 
 def main() -> None:

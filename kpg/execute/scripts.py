@@ -24,8 +24,8 @@ from kpg.execute.changes.insert_values import INSERT, ConstantInsert, parse_inse
 from kpg.execute.queries import external_tables
 from kpg.execute.registry import Outcome
 from kpg.execute.statements import execute
-from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import InterfaceError
+from kpg.runtime.gc_pause import LazyModule
 from kpg.session.engine import Engine
 
 if TYPE_CHECKING:

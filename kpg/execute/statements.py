@@ -22,8 +22,8 @@ from kpg.execute.changes.dml import compute_with_numbers, evaluate_volatile
 from kpg.execute.definitions.user_types import resolve_types
 from kpg.execute.queries.query_plan import bind, plan_bound
 from kpg.execute.registry import Handler, Kind, Outcome, register, registration
-from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import NotSupportedError
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.interrupts import DeepCalls
 from kpg.session.engine import Engine, NestedExecution
 from kpg.session.notices import warn

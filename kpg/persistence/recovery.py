@@ -24,7 +24,6 @@ from kpg.compiler.catalog.routines import Aggregate, Routine
 from kpg.compiler.qualified_names import mark_qualified
 from kpg.compiler.sql.bind.user_aggregates import FOLD_PREFIX
 from kpg.execute.definitions.views import make_replanner
-from kpg.gc_pause import LazyModule, pause_collector
 from kpg.persistence.checkpoints import Checkpoints
 from kpg.persistence.database_state import (
     HISTORY_ENTRY,
@@ -43,6 +42,7 @@ from kpg.persistence.write_ahead_log import (
     restore_strings,
 )
 from kpg.runtime.errors import Error, InterfaceError, OperationalError
+from kpg.runtime.gc_pause import LazyModule, pause_collector
 from kpg.runtime.progress_report import iterate_with_progress
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import UserFunctionName

@@ -37,10 +37,10 @@ from kpg.compiler.sql.frontend import is_computed
 from kpg.compiler.sql.parse.statements import Prepare, Select, Statement
 from kpg.execute.queries.query_plan import LiveStatistics, PlannedStatement, plan_view_entry
 from kpg.execute.queries.result_rows import Folds, Reader
-from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError, Span, WaitRequest
 from kpg.runtime.executor import Executor
 from kpg.runtime.executor_factory import local_executor
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.monitor import Monitor
 from kpg.runtime.plan import Plan

@@ -17,8 +17,8 @@ from kpg.compiler.catalog.constraints import Sequence as Numbers
 from kpg.compiler.catalog.entries import NO_CONSTRAINTS, Catalog, TableEntry, move_comments
 from kpg.compiler.catalog.privileges import BOOTSTRAP_ROLE
 from kpg.compiler.qualified_names import unused_name
-from kpg.gc_pause import LazyModule
 from kpg.runtime.executor import Executor
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.handles import Installation
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.plan import Plan

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import InterfaceError, SerializationError, WaitRequest
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.monitor import Monitor
 from kpg.session.undo import SettingChanges
 

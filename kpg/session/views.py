@@ -17,9 +17,9 @@ from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry, get_nod
 from kpg.compiler.qualified_names import QualifiedName
 from kpg.execute.queries.query_plan import LiveStatistics, PlannedStatement, plan_view_entry
 from kpg.execute.queries.result_rows import Reader
-from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.executor import Executor
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.handles import Installation
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.monitor import Monitor

@@ -39,8 +39,8 @@ from kpg.execute.queries.query_plan import (
     retry_with_numeric,
 )
 from kpg.execute.queries.result_rows import EncodedContents, expand, permutation
-from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import DataError, IntegrityError, NotSupportedError, SerializationError
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Schema, Type

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kpg.api.result import Result
 from kpg.compiler.sql.parse import statements as ast
 from kpg.execute.changes.dml import Changes, check_rows_live, prepare_table_changes
-from kpg.gc_pause import LazyModule
+from kpg.runtime.gc_pause import LazyModule
 from kpg.session.engine import Engine
 
 if TYPE_CHECKING:

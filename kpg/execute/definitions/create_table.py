@@ -12,7 +12,7 @@ from kpg.execute.changes.dml import compute_with_numbers, evaluate_volatile
 from kpg.execute.definitions.table_definition import definition
 from kpg.execute.queries.query_plan import PlannedStatement, plan_view
 from kpg.execute.queries.result_rows import expand
-from kpg.gc_pause import LazyModule
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.types import Schema
 from kpg.session.engine import Engine
 from kpg.session.notices import notice_existing

@@ -19,8 +19,8 @@ from kpg.compiler.sql.rewrite.external_tables import (
     UnknownName,
     attach_external_tables,
 )
-from kpg.gc_pause import LazyModule
 from kpg.runtime.errors import DataError, Error, ProgrammingError
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.types import Schema
 from kpg.session.engine import Engine
 

@@ -23,11 +23,11 @@ from kpg.compiler.sql.parse.parser import STAGES
 from kpg.compiler.sql.rewrite import changes
 from kpg.compiler.sql.rewrite.column_defaults import apply_insert_defaults
 from kpg.execute.queries.result_rows import Reader
-from kpg.gc_pause import LazyModule
 from kpg.runtime import plan as ir
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InterfaceError, NotSupportedError
 from kpg.runtime.executor import Executor
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, UserFunctionName
 from kpg.runtime.scalar import walk as walk_scalar

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kpg.gc_pause import LazyModule, import_at_rest, pause_collector
+from kpg.runtime.gc_pause import LazyModule, import_at_rest, pause_collector
 
 
 class Node:
@@ -64,7 +64,7 @@ def test_a_module_that_is_there_disturbs_nobody() -> None:
     young = [Node() for _ in range(3)]
     gc.collect(0)
     counts = gc.get_count()
-    assert import_at_rest("kpg.gc_pause").pause_collector is pause_collector
+    assert import_at_rest("kpg.runtime.gc_pause").pause_collector is pause_collector
     assert gc.get_count()[1] == counts[1]
     assert young[0].itself is young[0]
 
