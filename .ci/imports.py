@@ -50,14 +50,11 @@ def unlike(tree: ast.AST) -> Iterator[int]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.If):
             continue
-        imported = {
-            alias.asname or alias.name: f"{one.module}.{alias.name}"
-            if isinstance(one, ast.ImportFrom)
-            else alias.name
-            for one in node.body
-            if isinstance(one, ast.Import | ast.ImportFrom)
-            for alias in one.names
-        }
+        imported = {}
+        for one in node.body:
+            if isinstance(one, ast.Import | ast.ImportFrom):
+                package = f"{one.module}." if isinstance(one, ast.ImportFrom) else ""
+                imported |= {alias.asname or alias.name: f"{package}{alias.name}" for alias in one.names}
         for one in node.orelse:
             match one:
                 case ast.Assign([ast.Name(name)], ast.Call(ast.Name("LazyModule"), [ast.Constant(module)])):

@@ -1,6 +1,7 @@
 """The compilation pipeline: bound query to dataflow plan, with every stage kept for EXPLAIN."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kpg.compiler.algebra.rel import Get, LetRec, Map, Project, Rel
 from kpg.compiler.algebra.traverse import scalars, transform_up, walk
@@ -10,9 +11,15 @@ from kpg.compiler.physical import plan_query
 from kpg.compiler.physical.cardinality import NoStatistics, Statistics
 from kpg.compiler.rules.demand import RestrictionResult
 from kpg.compiler.sql.frontend import LoweredQuery
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.plan import Plan
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal, Scalar
+
+if TYPE_CHECKING:
+    from kpg.compiler.rules.demand import restriction as recursion_restriction
+else:
+    recursion_restriction = LazyModule("kpg.compiler.rules.demand.restriction")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +95,4 @@ def _restrict_recursion(rel: Rel, statistics: Statistics) -> RestrictionResult:
     if not any(isinstance(node, LetRec) for node in walk(rel)):
         return RestrictionResult(rel, ())
     # Only recursion needs the compiler of Datalog, which takes longer to load than all of SQL's.
-    from kpg.compiler.rules.demand.restriction import restrict  # lazy: recursion, 80 ms
-
-    return restrict(rel, statistics)
+    return recursion_restriction.restrict(rel, statistics)

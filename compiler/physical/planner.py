@@ -9,7 +9,7 @@ next to the columns that the query keeps.
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.facts import Facts
@@ -24,11 +24,19 @@ from kpg.compiler.physical.reduce import SortKey, ordered_rows, plan_reduce, pla
 from kpg.runtime import plan
 from kpg.runtime.errors import NotSupportedError, Span
 from kpg.runtime.functions.table_functions import Expansion
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.interrupts import checkpoint
 from kpg.runtime.plan import AnyNode, Concat, Linear, Mfp, Negate, Plan, Ref, Types
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Fetch, Scalar, columns, remap
 from kpg.runtime.types import ROWID
+
+if TYPE_CHECKING:
+    from kpg.compiler.physical import join as join_planner
+    from kpg.compiler.physical import join_order
+else:
+    join_planner = LazyModule("kpg.compiler.physical.join")
+    join_order = LazyModule("kpg.compiler.physical.join_order")
 
 
 @dataclass(slots=True, eq=False)
@@ -138,13 +146,10 @@ def _lower_node(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
             columns = all_columns(source)
             return lower(planning, source, compose(mfp, [columns[column] for column in chosen]))
         case algebra.Join():
-            from kpg.compiler.physical.join import plan_join  # lazy: there may be no join
-            from kpg.compiler.physical.join_order import MAX_RELATIONS, split  # lazy: there may be no join
+            if len(rel.inputs) > join_order.MAX_RELATIONS and not rel.orders:
+                return lower(planning, join_order.split(planning, rel), mfp)
 
-            if len(rel.inputs) > MAX_RELATIONS and not rel.orders:
-                return lower(planning, split(planning, rel), mfp)
-
-            return plan_join(planning, problem_of(planning, rel, mfp))
+            return join_planner.plan_join(planning, problem_of(planning, rel, mfp))
         case algebra.Reduce():
             return plan_reduce(planning, rel, mfp)
         case algebra.Expand():

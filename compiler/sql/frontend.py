@@ -7,7 +7,7 @@ the table of an updatable row. The ``check_*`` functions raise PrivilegeError.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
@@ -32,9 +32,17 @@ from kpg.compiler.sql.parse.parser import parse_query
 from kpg.compiler.sql.parse.reader import parse_body
 from kpg.compiler.sql.parse.syntax import relation_name
 from kpg.runtime.errors import Error, ProgrammingError
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 from kpg.runtime.values.styles import DEFAULT_STYLE as STYLES_PLAIN
+
+if TYPE_CHECKING:
+    from kpg.compiler.sql.bind import row_security
+    from kpg.compiler.sql.lower import session_style
+else:
+    row_security = LazyModule("kpg.compiler.sql.bind.row_security")
+    session_style = LazyModule("kpg.compiler.sql.lower.session_style")
 
 Origin = tuple[str, int]
 """Name of a relation, and the attribute number of a column in it."""
@@ -178,9 +186,7 @@ def lower_bound_query(bound_query: BoundQuery, catalog: Catalog) -> LoweredQuery
     query = bound_query.query
     rel, ids = lower_to_algebra(bound_query)
     if bound_query.style is not STYLES_PLAIN:
-        from kpg.compiler.sql.lower.session_style import apply_session_style  # lazy: a time zone
-
-        rel = apply_session_style(rel, bound_query.style)
+        rel = session_style.apply_session_style(rel, bound_query.style)
     order = tuple(
         OrderBy(ids.index(key.column.index), key.descending, key.nulls_first) for key in query.order
     )
@@ -330,9 +336,7 @@ def check_view(catalog: Catalog, view: ViewEntry) -> None:
         return
     user = view_role(catalog, view)
     if view.is_derived:
-        from kpg.compiler.sql.bind.row_security import relations_read  # lazy: policies, 8 ms
-
-        for relation in relations_read(catalog, view):
+        for relation in row_security.relations_read(catalog, view):
             if not has_column_privileges(catalog, user, relation.name, "r", frozenset(relation.schema.names)):
                 raise permission_denied(catalog, relation_key(relation.name))
         return
@@ -363,8 +367,6 @@ def check_relation(catalog: Catalog, name: str) -> None:
     entry = catalog.get(name)
     require_column_privileges(catalog, entry.name, "r", frozenset(entry.schema.names))
     if catalog.row_security:
-        from kpg.compiler.sql.bind.row_security import check_no_policies  # lazy: policies, 8 ms
-
-        check_no_policies(catalog, entry)
+        row_security.check_no_policies(catalog, entry)
     if isinstance(entry, ViewEntry):
         check_view(catalog, entry)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
@@ -47,6 +47,7 @@ from kpg.runtime.functions.aggregation.builtins import sum_type
 from kpg.runtime.functions.comparison import equality_key, round_comparands
 from kpg.runtime.functions.date_time.dates import interval_lengths
 from kpg.runtime.functions.text import display_text
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar, literal_text
 from kpg.runtime.types import (
     BIGINT,
@@ -66,6 +67,11 @@ from kpg.runtime.types import (
     decimal,
 )
 from kpg.runtime.values import numeric
+
+if TYPE_CHECKING:
+    from kpg.compiler.system import oids
+else:
+    oids = LazyModule("kpg.compiler.system.oids")
 
 DAY_MICROSECONDS: Final = 86_400_000_000
 ARITHMETIC: Final = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
@@ -420,9 +426,9 @@ def check_comparable(binding: Binding, type_: Type, operator_kind: str, node: ex
     """Raise ProgrammingError if a type has no ``equality`` or ``ordering`` operator."""
     kind = type_.parts[0].kind if type_.kind is Kind.ARRAY else type_.kind
     if kind is Kind.JSON:
-        from kpg.compiler.system.oids import type_facts  # lazy: the system catalogs
-
-        binding.fail(f"could not identify an {operator_kind} operator for type {type_facts(type_)[0]}", node)
+        binding.fail(
+            f"could not identify an {operator_kind} operator for type {oids.type_facts(type_)[0]}", node
+        )
 
 
 def coerce_to_boolean(binding: Binding, scalar: Scalar, node: exp.Expr, clause: str) -> Scalar:

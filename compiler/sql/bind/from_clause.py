@@ -7,7 +7,7 @@ types from the cells, or from the table to insert into.
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
@@ -37,9 +37,18 @@ from kpg.compiler.sql.bind.scope import (
 from kpg.compiler.sql.bound_tree import Join, Map, Node, Query, Rows, Scan, SharedScan, SortKey
 from kpg.compiler.sql.parse.syntax import allow_only, construct_name, relation_name
 from kpg.runtime.functions import common_result_type
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Literal, Scalar
 from kpg.runtime.types import INTEGER, UNKNOWN, ColumnDef, Type
+
+if TYPE_CHECKING:
+    from kpg.compiler.sql.bind import base_tables, row_security
+    from kpg.compiler.sql.bind import routines as sql_functions
+else:
+    base_tables = LazyModule("kpg.compiler.sql.bind.base_tables")
+    sql_functions = LazyModule("kpg.compiler.sql.bind.routines")
+    row_security = LazyModule("kpg.compiler.sql.bind.row_security")
 
 
 def bind_from(binding: Binding, scope: Scope, select: exp.Select) -> Node:
@@ -273,9 +282,7 @@ def _add_derived_table(binding: Binding, scope: Scope, query: Query, node: exp.E
 
 def _bind_system_relation(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     """Bind a system relation or a sequence. Any other name is an error."""
-    from kpg.compiler.sql.bind.base_tables import bind_system_or_sequence  # lazy: the system catalogs
-
-    system = bind_system_or_sequence(binding, scope, node)
+    system = base_tables.bind_system_or_sequence(binding, scope, node)
     if system is not None:
         return system
     every = [known.name for known in binding.catalog]
@@ -286,9 +293,7 @@ def _bind_system_relation(binding: Binding, scope: Scope, node: exp.Table) -> No
 def _bind_table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     allow_only(node, binding.source, "this", "alias", "joins", "db", "only", "sample")
     if node.args.get("sample") is not None:
-        from kpg.compiler.sql.bind.base_tables import bind_tablesample  # lazy: the system catalogs
-
-        return bind_tablesample(binding, scope, node, _bind_table)
+        return base_tables.bind_tablesample(binding, scope, node, _bind_table)
     common = scope.find_common_table(node.name) if node.args.get("db") is None else None
     if common is not None:
         return _bind_common_reference(binding, scope, common, node)
@@ -297,9 +302,7 @@ def _bind_table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
         return _bind_system_relation(binding, scope, node)
     name, renamed = relation_alias(binding, node, binding.catalog.unqualified_name(entry.name))
     if binding.catalog.partitioned and not node.args.get("only"):
-        from kpg.compiler.sql.bind.base_tables import bind_partitions  # lazy: the system catalogs
-
-        query = bind_partitions(binding, entry, name)
+        query = base_tables.bind_partitions(binding, entry, name)
         if query is not None:
             width = len(entry.schema.columns)
             if binding.reads is not None:
@@ -313,17 +316,14 @@ def _bind_table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     if isinstance(entry, ViewEntry) and entry.order:
         scope.orders[id(scan)] = _view_order(entry, scan)
     if binding.catalog.row_security:
-        from kpg.compiler.sql.bind.row_security import filter_relation  # lazy: policies
-
-        result, columns = filter_relation(binding, entry, result, columns, name)
+        result, columns = row_security.filter_relation(binding, entry, result, columns, name)
     if binding.reads is not None:
         binding.reads.add_relation(entry, columns, locks_rows=binding.is_locked(name))
     add_relation(binding, scope, name, entry.schema.names, columns, renamed, node)
     if not binding.needs_row_location and not binding.features.system_columns:
         return result
-    from kpg.compiler.sql.bind.base_tables import with_system_columns  # lazy: the system catalogs
 
-    return with_system_columns(binding, scope, name, entry, result, scan)
+    return base_tables.with_system_columns(binding, scope, name, entry, result, scan)
 
 
 def _scan_entry(binding: Binding, entry: Entry) -> tuple[Scan | SharedScan, tuple[Column, ...]]:
@@ -405,17 +405,11 @@ def bind_table_function(binding: Binding, scope: Scope, node: exp.Table) -> Node
     check_from_call(binding, node)
     calls = from_calls(node)
     if isinstance(calls[0], exp.Anonymous) and str(calls[0].this).lower() == OPTIONS_FUNCTION:
-        from kpg.compiler.sql.bind.base_tables import bind_options_table  # lazy: the system catalogs
-
-        return bind_options_table(binding, scope, node)
+        return base_tables.bind_options_table(binding, scope, node)
     if isinstance(calls[0], exp.Anonymous) and str(calls[0].this).lower() == KEYWORDS_FUNCTION:
-        from kpg.compiler.sql.bind.base_tables import bind_keywords  # lazy: the system catalogs
-
-        return bind_keywords(binding, scope, node)
+        return base_tables.bind_keywords(binding, scope, node)
     if isinstance(calls[0], exp.Anonymous) and _is_partition_function(calls[0]):
-        from kpg.compiler.sql.bind.base_tables import bind_partition_function  # lazy: the system catalogs
-
-        return bind_partition_function(binding, scope, node, calls[0])
+        return base_tables.bind_partition_function(binding, scope, node, calls[0])
     if node.args.get("db") is not None and node.db.lower() != "pg_catalog":
         calls = [exp.Dot(this=node.args["db"].copy(), expression=calls[0].copy())]
     return bind_from_functions(binding, scope, node, calls, with_ordinality=bool(node.args.get("ordinality")))
@@ -473,10 +467,8 @@ def _bind_call(
     with_ordinality: bool,
 ) -> FromItem:
     if binding.catalog.routines:
-        from kpg.compiler.sql.bind.routines import bind_routine_rows  # lazy: functions in SQL
-
         types = {one.name: resolve_type(binding, one.args["kind"]) for one in definitions}
-        found = bind_routine_rows(
+        found = sql_functions.bind_routine_rows(
             binding, scope, node, alias, with_ordinality=with_ordinality, column_types=types
         )
         if found is not None:

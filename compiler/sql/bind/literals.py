@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
@@ -28,6 +28,7 @@ from kpg.compiler.sql.parse.parameters import (
     slot_of,
 )
 from kpg.compiler.sql.parse.syntax import allow_only
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import (
     BIGINT,
@@ -53,6 +54,11 @@ from kpg.runtime.types import TEXT as TEXT_TYPE
 from kpg.runtime.values import codec_of, intervals, numeric
 from kpg.runtime.values.styles import CURRENT_STYLE, DEFAULT_STYLE, has_style_input
 from kpg.runtime.values.words import BLANKS, FALSE_WORDS, TRUE_WORDS, parse_float, parse_integer, parse_real
+
+if TYPE_CHECKING:
+    from kpg.runtime.values import style_output
+else:
+    style_output = LazyModule("kpg.runtime.values.style_output")
 
 EPOCH: Final = date(1970, 1, 1)
 DAY_MICROSECONDS: Final = 86_400_000_000
@@ -126,9 +132,7 @@ def _read_word(text: str, type_: Type) -> int | str | None:
         return _integer_word(parse_integer(text), type_)
     style = CURRENT_STYLE.get()
     if style is not DEFAULT_STYLE and has_style_input(type_):
-        from kpg.runtime.values.style_output import reader_of  # lazy: 15 ms of start-up
-
-        value = reader_of(type_, style)(text)
+        value = style_output.reader_of(type_, style)(text)
         return codec_of(type_).encode(value) if type_.kind in VALUE_KINDS else int(value)
     if type_.kind in VALUE_KINDS:
         codec = codec_of(type_)

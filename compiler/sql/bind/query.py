@@ -9,7 +9,7 @@ these conditions Postgres' answer, whose rounds read only the rows of the round 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NoReturn, assert_never
+from typing import TYPE_CHECKING, NoReturn, assert_never
 
 from sqlglot import exp
 
@@ -60,10 +60,18 @@ from kpg.compiler.sql.parse.features import NO_FEATURES, Features
 from kpg.compiler.sql.parse.statements import Select
 from kpg.compiler.sql.parse.syntax import allow_only, construct_name
 from kpg.runtime.functions import common_result_type, common_type
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.interrupts import checkpoint
 from kpg.runtime.scalar import Column, Scalar, columns
 from kpg.runtime.types import UNKNOWN, ColumnDef, Type
 from kpg.runtime.values.styles import CURRENT_STYLE
+
+if TYPE_CHECKING:
+    from kpg.compiler.sql.bind import catalog_functions, traversal, user_aggregates
+else:
+    catalog_functions = LazyModule("kpg.compiler.sql.bind.catalog_functions")
+    traversal = LazyModule("kpg.compiler.sql.bind.traversal")
+    user_aggregates = LazyModule("kpg.compiler.sql.bind.user_aggregates")
 
 
 def depends_on(binding: Binding, node: Node, name: str) -> bool:
@@ -403,11 +411,7 @@ def new_binding(source: str, catalog: Catalog, features: Features = NO_FEATURES)
         return bind_query(binding, parent, node)
 
     def routine_name(number: Scalar, node: exp.Expr) -> Scalar:
-        from kpg.compiler.sql.bind.catalog_functions import (
-            bind_routine_name,
-        )  # lazy: loads the system catalogs
-
-        return bind_routine_name(binding, number, node)
+        return catalog_functions.bind_routine_name(binding, number, node)
 
     binding = Binding(source, catalog, expression, query, new_binding, routine_name, features)
     if may_deny_access(catalog):
@@ -433,9 +437,7 @@ def resolved_query(binding: Binding, query: Query) -> BoundQuery:
 def bind_query(binding: Binding, parent: Scope | None, node: exp.Expr) -> Query:
     """Bind a query in its enclosing scope. Column types may still be UNKNOWN."""
     if binding.catalog.aggregates and isinstance(node, exp.Select):
-        from kpg.compiler.sql.bind.user_aggregates import replace_aggregate_calls  # lazy: users' aggregates
-
-        node = replace_aggregate_calls(binding.catalog, node)
+        node = user_aggregates.replace_aggregate_calls(binding.catalog, node)
     checkpoint()
     binding.depth += 1
     if binding.depth > MAX_DEPTH:
@@ -507,12 +509,10 @@ def _bind_with(binding: Binding, parent: Scope | None, node: exp.Expr) -> Scope:
 
 
 def _rewrite_traversals(binding: Binding, clause: exp.Expr) -> exp.Expr:
-    from kpg.compiler.sql.bind.traversal import rewrite_traversal  # lazy: SEARCH and CYCLE
-
     if not clause.args.get("recursive"):
         binding.fail("SEARCH and CYCLE need WITH RECURSIVE", clause)
     result = clause.copy()
-    result.set("expressions", [rewrite_traversal(binding, common) for common in clause.expressions])
+    result.set("expressions", [traversal.rewrite_traversal(binding, common) for common in clause.expressions])
     return result
 
 

@@ -6,7 +6,7 @@ refused. Casts, bit strings and domains are here too.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from sqlglot import exp
 
@@ -67,6 +67,7 @@ from kpg.compiler.sql.parse.type_names import FRACTIONAL, last_field, second_dig
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.functions import AggregateFunction, ScalarFunction, is_castable, is_function, window_function
 from kpg.runtime.functions.table_functions import RowFunction
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.interrupts import checkpoint
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar, transform
 from kpg.runtime.types import (
@@ -87,6 +88,21 @@ from kpg.runtime.types import (
 )
 from kpg.runtime.values import numeric
 from kpg.runtime.values.words import EARLIEST, LATEST
+
+if TYPE_CHECKING:
+    from kpg.compiler.sql.bind import operator_functions, per_row_calls, user_aggregates
+    from kpg.compiler.sql.bind import routines as sql_functions
+    from kpg.compiler.sql.bind import system as system_functions
+    from kpg.runtime.functions.date_time import fields as datetime_fields
+    from kpg.runtime.values import byte_strings
+else:
+    operator_functions = LazyModule("kpg.compiler.sql.bind.operator_functions")
+    per_row_calls = LazyModule("kpg.compiler.sql.bind.per_row_calls")
+    sql_functions = LazyModule("kpg.compiler.sql.bind.routines")
+    system_functions = LazyModule("kpg.compiler.sql.bind.system")
+    user_aggregates = LazyModule("kpg.compiler.sql.bind.user_aggregates")
+    datetime_fields = LazyModule("kpg.runtime.functions.date_time.fields")
+    byte_strings = LazyModule("kpg.runtime.values.byte_strings")
 
 TYPE_FUNCTIONS: Final = frozenset(
     (
@@ -115,23 +131,17 @@ def rewrite_call(node: exp.Expr) -> exp.Expr | None:
     if (cast := as_cast(node)) is not None:
         return cast
     if isinstance(node, exp.Anonymous) and not is_function(str(node.this).lower()):
-        from kpg.compiler.sql.bind.operator_functions import expand_operator_function  # lazy: rare names
-
-        return expand_operator_function(node)
+        return operator_functions.expand_operator_function(node)
     if node.args.get("expressions") and isinstance(node.expressions[-1], exp.Variadic):
-        from kpg.compiler.sql.bind.operator_functions import expand_variadic  # lazy: rare names
-
-        return expand_variadic(node)
+        return operator_functions.expand_variadic(node)
     return None
 
 
 def bind_bit_string(binding: Binding, node: exp.BitString | exp.HexString) -> Scalar:
     """Bind ``B'101'`` or ``X'1F'``."""
-    from kpg.runtime.values.byte_strings import parse_bits  # lazy: bit strings
-
     sign = "b" if isinstance(node, exp.BitString) else "x"
     try:
-        return Literal(parse_bits(sign + str(node.this)), Type(Kind.BIT))
+        return Literal(byte_strings.parse_bits(sign + str(node.this)), Type(Kind.BIT))
     except ValueError as error:
         binding.fail(str(error), node)
 
@@ -270,13 +280,9 @@ def _bind_node(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         case exp.Dot(this=exp.Identifier(this="pg_catalog")):
             return binding.expression(scope, node.expression)
         case exp.Dot(this=exp.Identifier(this="information_schema"), expression=exp.Anonymous()):
-            from kpg.compiler.sql.bind.system import bind_expandarray  # lazy: the system catalogs
-
-            return bind_expandarray(binding, scope, node)
+            return system_functions.bind_expandarray(binding, scope, node)
         case _ if isinstance(node, SYSTEM_NODES) and _is_system_expression(node):
-            from kpg.compiler.sql.bind.system import bind_system_expression  # lazy: the system catalogs
-
-            return bind_system_expression(binding, scope, node)
+            return system_functions.bind_system_expression(binding, scope, node)
         case exp.Cast():
             return _bind_cast(binding, scope, node)
         case exp.Neg():
@@ -413,17 +419,17 @@ def _bind_overlaps(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
 
 
 def _bind_extract(binding: Binding, scope: Scope, node: exp.Extract) -> Scalar:
-    from kpg.runtime.functions.date_time.fields import UNBOUNDED_FIELDS, canonical_field  # lazy: EXTRACT
-
     allow_only(node, binding.source, "this", "expression")
     try:
-        name = canonical_field(node.this.name)
+        name = datetime_fields.canonical_field(node.this.name)
     except ValueError:
         binding.refuse(f"EXTRACT({node.this.name.upper()})", node)
     value = binding.expression(scope, node.expression)
     found = call(binding, f"extract_{name}", [value], node)
     constant = fold(value)
-    if name in UNBOUNDED_FIELDS and constant in [Literal(end, value.type) for end in (EARLIEST, LATEST)]:
+    if name in datetime_fields.UNBOUNDED_FIELDS and constant in [
+        Literal(end, value.type) for end in (EARLIEST, LATEST)
+    ]:
         # Of constants only: the fields of a column are words, which have no infinities.
         is_late = constant == Literal(LATEST, value.type)
         return Literal(numeric.INFINITY if is_late else numeric.NEGATIVE_INFINITY, NUMERIC)
@@ -448,15 +454,11 @@ def _bind_user_function(binding: Binding, scope: Scope, node: exp.Expr) -> Scala
 def _bind_routine_call(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
     """Bind a call of a user-defined SQL function or aggregate, or ``field(row)``; None for any other node."""
     if binding.catalog.routines:
-        from kpg.compiler.sql.bind.routines import bind_routine  # lazy: functions in SQL
-
-        found = bind_routine(binding, scope, node)
+        found = sql_functions.bind_routine(binding, scope, node)
         if found is not None:
             return found
     if binding.catalog.aggregates:
-        from kpg.compiler.sql.bind.user_aggregates import bind_fold  # lazy: users' aggregates
-
-        found = bind_fold(binding, scope, node)
+        found = user_aggregates.bind_fold(binding, scope, node)
         if found is not None:
             return found
     return bind_field_as_function(binding, scope, node) if isinstance(node, exp.Anonymous) else None
@@ -482,9 +484,9 @@ def _bind_function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     elif type(node) is exp.Concat:
         return bind_concat_function(binding, scope, node)
     else:
-        from kpg.compiler.sql.bind.per_row_calls import bind_volatile_call  # lazy: volatile calls
-
-        return bind_volatile_call(binding, scope, node) or binding.refuse(construct_name(node), node)
+        return per_row_calls.bind_volatile_call(binding, scope, node) or binding.refuse(
+            construct_name(node), node
+        )
     if name == "coalesce":
         scope = scope.without_set_returning("COALESCE")
     args = [binding.expression(scope, operand) for operand in operands]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import field, replace
 from itertools import count
-from typing import Any, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from sqlglot import exp
 
@@ -14,10 +14,16 @@ from kpg.compiler.sql.bound_tree import Loop, Map, Node, Query, Reads, SortKey, 
 from kpg.compiler.sql.parse.features import NO_FEATURES, Features
 from kpg.compiler.sql.parse.syntax import allow_only, fail, refuse, span_of, whole_span
 from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.plan.nodes import Frame
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar
 from kpg.runtime.types import UNKNOWN, ColumnDef, Type
+
+if TYPE_CHECKING:
+    from kpg.runtime.values import input_errors
+else:
+    input_errors = LazyModule("kpg.runtime.values.input_errors")
 
 ROW_NUMBER: Final = "(row)"
 """Name of the hidden column that numbers the rows of FROM. No query text can name it."""
@@ -390,9 +396,7 @@ class Binding:
 
     def fail_invalid_input(self, text: str, type_: Type, node: exp.Expr) -> NoReturn:
         """Raise the error of a text that is not valid input for a type, at the node."""
-        from kpg.runtime.values.input_errors import input_error  # lazy: an error
-
-        found = input_error(text, type_)
+        found = input_errors.input_error(text, type_)
         error = ProgrammingError(found.message, span=span_of(node, self.source) or whole_span(self.source))
         error.sqlstate, error.detail = found.sqlstate, found.detail
         raise error

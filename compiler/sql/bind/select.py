@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
@@ -34,8 +34,17 @@ from kpg.compiler.sql.bind.volatile_calls import join_clocks
 from kpg.compiler.sql.bind.windows import bind_qualify, compute_windows, define_windows, move_over_groups
 from kpg.compiler.sql.bound_tree import Distinct, Filter, Node, Query, SortKey, TopK
 from kpg.compiler.sql.parse.syntax import allow_only
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar
+
+if TYPE_CHECKING:
+    from kpg.compiler.sql.bind import per_row_calls, row_locks
+    from kpg.compiler.sql.bind import system as system_functions
+else:
+    per_row_calls = LazyModule("kpg.compiler.sql.bind.per_row_calls")
+    row_locks = LazyModule("kpg.compiler.sql.bind.row_locks")
+    system_functions = LazyModule("kpg.compiler.sql.bind.system")
 
 CLAUSES: Final = frozenset(
     {
@@ -107,9 +116,7 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
         _bind_order(binding, inner, items, node),
     )
     if node.args.get("locks"):
-        from kpg.compiler.sql.bind.row_locks import check_locks  # lazy: FOR UPDATE
-
-        check_locks(
+        row_locks.check_locks(
             binding, scope, node, (collector, windows, inner.set_returning_calls or SetReturningCalls())
         )
     expansions, kept_order = (
@@ -155,9 +162,7 @@ def _bind_from_clause(binding: Binding, scope: Scope, node: exp.Select) -> Node:
     finally:
         binding.locked_aliases, binding.needs_row_location = locked, located
     if not binding.is_view and binding.features.calls_volatile:
-        from kpg.compiler.sql.bind.per_row_calls import number_rows_for_calls  # lazy: volatile calls
-
-        return number_rows_for_calls(binding, scope, source, node)
+        return per_row_calls.number_rows_for_calls(binding, scope, source, node)
     return source
 
 
@@ -253,12 +258,14 @@ def _as_object_name(node: exp.Cast) -> exp.Expr:
     A select list shows the name, while other expressions use the OID. Columns of set operations keep
     it.
     """
-    from kpg.compiler.sql.bind.system import is_object_name_cast  # lazy: the system catalogs
-
     select = node.find_ancestor(exp.Select)
     if select is not None and isinstance(select.parent, exp.SetOperation):
         return node  # so that its type equals that of the other side
-    return exp.Cast(this=node.copy(), to=exp.DataType.build("text")) if is_object_name_cast(node) else node
+    return (
+        exp.Cast(this=node.copy(), to=exp.DataType.build("text"))
+        if system_functions.is_object_name_cast(node)
+        else node
+    )
 
 
 def _bind_star(binding: Binding, scope: Scope, node: exp.Expr) -> list[SelectItem]:

@@ -7,7 +7,7 @@ error, :func:`add_hint` suggests the mistyped word, or says that the text is Dat
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -28,7 +28,19 @@ from kpg.compiler.sql.parse.statements import Declare, Utility
 from kpg.compiler.sql.parse.syntax import allow_only, construct_name
 from kpg.compiler.sql.parse.tokenizer import tokenize
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span, encoding_error
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.unsupported_features import unsupported_syntax_error
+
+if TYPE_CHECKING:
+    from kpg.compiler.sql.parse import as_of as as_of_syntax
+    from kpg.compiler.sql.parse import copy as copy_syntax
+    from kpg.compiler.sql.parse import ddl, generic_plans, session_statements
+else:
+    as_of_syntax = LazyModule("kpg.compiler.sql.parse.as_of")
+    copy_syntax = LazyModule("kpg.compiler.sql.parse.copy")
+    ddl = LazyModule("kpg.compiler.sql.parse.ddl")
+    generic_plans = LazyModule("kpg.compiler.sql.parse.generic_plans")
+    session_statements = LazyModule("kpg.compiler.sql.parse.session_statements")
 
 STAGES: Final = ("ast", "logical", "magic", "steps", "optimized", "physical", "arrangements")
 PART_TOKENS: Final = (TokenType.DOT, TokenType.L_BRACKET)
@@ -90,11 +102,10 @@ def parse(text: str) -> list[ast.Statement]:
         raise encoding_error()
     if "stdin" not in text and "STDIN" not in text:
         return parse_masked(text, text)
-    from kpg.compiler.sql.parse.copy import attach_copy_data, extract_copy_data  # lazy: COPY
 
-    masked_text, blocks = extract_copy_data(text)
+    masked_text, blocks = copy_syntax.extract_copy_data(text)
     found = parse_masked(masked_text, text)
-    return attach_copy_data(found, blocks) if blocks else found
+    return copy_syntax.attach_copy_data(found, blocks) if blocks else found
 
 
 def parse_masked(masked_text: str, text: str) -> list[ast.Statement]:
@@ -169,9 +180,7 @@ def _parse_statement(tokens: list[Token], text: str) -> ast.Statement:
             inserted = _convert(_parse_tree([*insert_token, *tokens[1:]], text), text, span)
             return replace(inserted, alternative="REPLACE") if isinstance(inserted, ast.Insert) else inserted
         case ["copy", *_]:
-            from kpg.compiler.sql.parse.copy import parse_copy  # lazy: COPY
-
-            return parse_copy(Reader(tokens, text))
+            return copy_syntax.parse_copy(Reader(tokens, text))
         case ["insert", *_]:
             return _parse_insert(tokens, text, span)
         case ["update" | "delete", *_] if "current" in words:
@@ -209,12 +218,10 @@ def _parse_insert(tokens: list[Token], text: str, span: StatementSpan) -> ast.St
 
 def _parse_as_of(tokens: list[Token], text: str) -> ast.Statement | None:
     """Parse a statement with AS OF; None if it has none."""
-    from kpg.compiler.sql.parse.as_of import HINT, mark_nested_queries, split_as_of  # lazy: AS OF
-
     if tokens[0].text.lower() in ("explain", "prepare"):
         return None
-    marked_tokens = mark_nested_queries(tokens, text)
-    rest, as_of = split_as_of(marked_tokens, text)
+    marked_tokens = as_of_syntax.mark_nested_queries(tokens, text)
+    rest, as_of = as_of_syntax.split_as_of(marked_tokens, text)
     if as_of is None and marked_tokens is tokens:
         return None
     statement = _parse_statement(rest, text)
@@ -223,28 +230,28 @@ def _parse_as_of(tokens: list[Token], text: str) -> ast.Statement | None:
             return statement
         span = Span(text, tokens[0].start, tokens[-1].end + 1)
         construct = "AS OF within anything but a query that is asked once"
-        raise NotSupportedError(f"{construct} is not supported", span=span, hint=HINT)
+        raise NotSupportedError(f"{construct} is not supported", span=span, hint=as_of_syntax.HINT)
     if marked_tokens is not tokens:
-        raise NotSupportedError("AS OF within a query AS OF is not supported", span=as_of.span, hint=HINT)
+        raise NotSupportedError(
+            "AS OF within a query AS OF is not supported", span=as_of.span, hint=as_of_syntax.HINT
+        )
     if isinstance(statement, ast.Select):
         return replace(statement, as_of=as_of)
     plain = isinstance(statement, ast.Insert) and statement.conflict is None and not statement.returning
     if isinstance(statement, ast.CreateTableAs) or (isinstance(statement, ast.Insert) and plain):
         return replace(statement, query=replace(statement.query, as_of=as_of))
-    raise NotSupportedError("AS OF of anything but a query is not supported", span=as_of.span, hint=HINT)
+    raise NotSupportedError(
+        "AS OF of anything but a query is not supported", span=as_of.span, hint=as_of_syntax.HINT
+    )
 
 
 def _parse_ddl(word: str, reader: Reader) -> ast.Statement | None:
     """Parse a statement that begins with one of DDL_KEYWORDS; None if sqlglot parses it."""
-    from kpg.compiler.sql.parse import ddl  # lazy: four modules, 25 ms, that no table or view needs
-
     return ddl.parse_ddl(word, reader)
 
 
 def _parse_session_statement(word: str, reader: Reader) -> ast.Statement | None:
     """Parse a statement that begins with one of SESSION_KEYWORDS; None if sqlglot parses it."""
-    from kpg.compiler.sql.parse import session_statements  # lazy: statements about the session
-
     return session_statements.parse_session_statement(word.upper(), reader)
 
 
@@ -257,8 +264,6 @@ def _parse_verify(tokens: list[Token], text: str, span: Span) -> ast.VerifyView:
 
 
 def _parse_explain(tokens: list[Token], text: str, span: StatementSpan) -> ast.Statement:
-    from kpg.compiler.sql.parse import session_statements  # lazy: statements about the session
-
     rest, options = session_statements.parse_explain_options(tokens[1:], text)
     stage = "physical"
     if rest and rest[0].text.lower() in STAGES:
@@ -279,9 +284,7 @@ def _parse_explain(tokens: list[Token], text: str, span: StatementSpan) -> ast.S
         return ast.ExplainView(stage, statement.relations[0], statement.span, span, options)
     if isinstance(statement, ast.Explainable | ast.ModifyingWith):
         if options.generic:
-            from kpg.compiler.sql.parse.generic_plans import mark_parameters  # lazy: GENERIC_PLAN
-
-            statement = mark_parameters(statement)
+            statement = generic_plans.mark_parameters(statement)
         return ast.Explain(stage, statement, span, options)
     raise NotSupportedError(
         "EXPLAIN of anything but a query or a change is not supported", span=statement.span
@@ -292,9 +295,8 @@ def _parse_explain_row(words: list[str], tokens: list[Token], text: str) -> ast.
     """Parse EXPLAIN ROW; None for any other EXPLAIN."""
     if words[1] == "(" and words[2:3] != ["row"]:
         return None
-    from kpg.compiler.sql.parse.session_statements import parse_explain_row  # lazy: EXPLAIN
 
-    return parse_explain_row(Reader(tokens, text))
+    return session_statements.parse_explain_row(Reader(tokens, text))
 
 
 def _parse_tree(tokens: list[Token], text: str) -> exp.Expr:

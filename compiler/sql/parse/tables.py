@@ -4,7 +4,7 @@ The clauses shared with ALTER are here too: columns, constraints, partitions and
 """
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlglot import exp
 
@@ -30,8 +30,14 @@ from kpg.compiler.sql.parse.statements import Execute
 from kpg.compiler.sql.parse.tokenizer import tokenize
 from kpg.runtime import types as t
 from kpg.runtime.errors import ProgrammingError, Span
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.types import ColumnDef, Schema, Type
 from kpg.runtime.unsupported_features import unsupported_syntax_error
+
+if TYPE_CHECKING:
+    from kpg.compiler.sql.parse import session_statements
+else:
+    session_statements = LazyModule("kpg.compiler.sql.parse.session_statements")
 
 REFERENTIAL_ACTIONS: Final = ("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
 
@@ -668,9 +674,7 @@ def _parse_create_as(reader: Reader, name: str, exists: bool, temporary: bool) -
     elif tokens[-2:] == ["WITH", "DATA"]:
         stop = len(tokens) - 2
     if reader.at("EXECUTE"):
-        from kpg.compiler.sql.parse.session_statements import parse_nested_execute  # lazy: EXECUTE
-
-        return parse_nested_execute(reader)
+        return session_statements.parse_nested_execute(reader)
     tree, span = reader.query(stop)
     return ast.CreateTableAs(
         name, columns, ast.Select(tree, span), exists, reader.statement_span(), data, temporary, on_commit

@@ -6,7 +6,7 @@ on the target and, for a view, the owner's on the table below it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from sqlglot import exp
 
@@ -41,9 +41,21 @@ from kpg.compiler.sql.rewrite.column_defaults import (
     row_width,
 )
 from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Column, Literal, Scalar, remap, transform
 from kpg.runtime.types import OID, ROWID, ColumnDef, Schema, Type
+
+if TYPE_CHECKING:
+    from kpg.compiler.sql.bind import base_tables, per_row_calls, row_security
+    from kpg.compiler.sql.rewrite import column_expressions
+    from kpg.compiler.system import oids
+else:
+    base_tables = LazyModule("kpg.compiler.sql.bind.base_tables")
+    per_row_calls = LazyModule("kpg.compiler.sql.bind.per_row_calls")
+    row_security = LazyModule("kpg.compiler.sql.bind.row_security")
+    column_expressions = LazyModule("kpg.compiler.sql.rewrite.column_expressions")
+    oids = LazyModule("kpg.compiler.system.oids")
 
 RequiredPrivileges = tuple[tuple[str, frozenset[str] | None], ...]
 """Letters of privileges, each with columns; None for the whole relation."""
@@ -185,11 +197,7 @@ def _all_columns(
     values: dict[int, Scalar] = {place: Literal(None, schema.types[place]) for place in missing}
     takes_numbers = False
     if missing and entry.constraints.rules:
-        from kpg.compiler.sql.rewrite.column_expressions import (
-            bind_defaults,
-        )  # lazy: columns with expressions
-
-        found = bind_defaults(entry, missing, catalog)
+        found = column_expressions.bind_defaults(entry, missing, catalog)
         takes_numbers = any(default.sequences for default in found.values())
         values.update(
             (place, column_default.scalar)
@@ -358,10 +366,9 @@ def _with_generated(
     places = [place for place, rule in enumerate(entry.constraints.rules) if rule.generated]
     if not places:
         return row, node
-    from kpg.compiler.sql.rewrite.column_expressions import bind_generated  # lazy: columns with expressions
 
     ids = {place: binding.new_id() for place in places}
-    found = [bind_generated(entry, place, catalog) for place in places]
+    found = [column_expressions.bind_generated(entry, place, catalog) for place in places]
     values = tuple(remap(scalar, lambda place: row[place].index) for scalar in found)
     node = Map(node, tuple(ids.values()), values)
     types = entry.schema.types
@@ -407,11 +414,9 @@ def lower_returning(
         binding.reads.add_relation(relation, columns, is_scanned=False)
     oid_values: dict[int, Scalar] = {}
     if "tableoid" in statement.span.features.system_columns and statement.updatable_view is None:
-        from kpg.compiler.system.oids import oid_of  # lazy: the system catalogs
-
         number = Column(binding.new_id(), OID)
         scope.fields.append(Field(statement.alias, "tableoid", number, is_system=True))
-        oid_values[number.index] = Literal(oid_of("relation", entry.name), OID)
+        oid_values[number.index] = Literal(oids.oid_of("relation", entry.name), OID)
     items = bind_select_items(binding, scope.without_aggregates("RETURNING"), statement.returning)
     scalars = tuple(default_to_text(item.scalar) for item in items)
     names = tuple(item.name for item in items)
@@ -467,9 +472,7 @@ def bind_target(
     columns = [Column(id_, type_) for id_, type_ in zip(scan.ids, get.types, strict=True)]
     below: Node = scan
     if catalog.row_security:
-        from kpg.compiler.sql.bind.row_security import filter_changeable  # lazy: policies
-
-        below = filter_changeable(binding, statement, entry, scan, columns)
+        below = row_security.filter_changeable(binding, statement, entry, scan, columns)
     names, node = entry.schema.names, _with_predicates(statement, below, columns)
     through = None if isinstance(statement, ast.Merge) else statement.updatable_view
     if through is not None:
@@ -479,13 +482,9 @@ def bind_target(
     scope = Scope(fields=Fields(fields), clause="WHERE", common_tables=common)
     features = binding.features
     if through is None and not isinstance(statement, ast.Merge) and features.system_columns:
-        from kpg.compiler.sql.bind.base_tables import with_system_columns  # lazy: the system catalogs
-
-        node = with_system_columns(binding, scope, statement.alias, entry, node, scan)
+        node = base_tables.with_system_columns(binding, scope, statement.alias, entry, node, scan)
     if features.calls_volatile or any(rule.sequence for rule in entry.constraints.rules):
-        from kpg.compiler.sql.bind.per_row_calls import row_number_field  # lazy: volatile calls
-
-        scope.fields.append(row_number_field(Column(scan.ids[-1], ROWID)))
+        scope.fields.append(per_row_calls.row_number_field(Column(scan.ids[-1], ROWID)))
     check_change(statement, catalog)
     if binding.reads is not None:
         target_entry = entry if isinstance(statement, ast.Merge) or statement.updatable_view is None else None

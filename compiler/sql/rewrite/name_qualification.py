@@ -8,7 +8,7 @@ same effect. A function body in quotes is not qualified: its names are resolved 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from operator import is_not
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlglot import exp
 
@@ -19,6 +19,12 @@ from kpg.compiler.sql.parse.reader import parse_tree, split_statements
 from kpg.compiler.sql.parse.tokenizer import tokenize
 from kpg.compiler.sql.parse.type_names import user_type_name
 from kpg.runtime.errors import Error
+from kpg.runtime.gc_pause import LazyModule
+
+if TYPE_CHECKING:
+    from kpg.compiler.system import oids
+else:
+    oids = LazyModule("kpg.compiler.system.oids")
 
 T = TypeVar("T")
 Replacements = dict[int, tuple[int, str]]
@@ -135,10 +141,8 @@ def uses_type(text: str, name: str) -> bool:
 
 def quote_if_needed(name: str) -> str:
     """Return a qualified name as SQL text, quoted only where necessary, as in error messages."""
-    from kpg.compiler.system.oids import quote_identifier  # lazy: the system catalogs
-
     schema, _, plain = name.rpartition(".")
-    return f"{quote_identifier(schema or PUBLIC)}.{quote_identifier(plain)}"
+    return f"{oids.quote_identifier(schema or PUBLIC)}.{oids.quote_identifier(plain)}"
 
 
 def qualify_body(text: str, catalog: Catalog) -> str:
