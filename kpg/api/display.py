@@ -7,10 +7,16 @@ import shutil
 import unicodedata
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import NUMERIC_KINDS, VALUE_KINDS, Kind, Type
+
+if TYPE_CHECKING:
+    from kpg.runtime import values as codecs
+else:
+    codecs = LazyModule("kpg.runtime.values")
 
 MAX_ROWS: Final = 20
 """Rows of a table that are printed, half from each end: they fit on a screen."""
@@ -80,9 +86,8 @@ def _cell(type_: Type, value: Any) -> str:
     """Return a value by its type; types that Python prints differently, such as arrays, as in Postgres."""
     if value is None or type_.kind not in VALUE_KINDS or type_.kind is Kind.NUMERIC:
         return cell(value)
-    from kpg.runtime.values import codec_of  # lazy: it imports numpy, and help is shown without
 
-    codec = codec_of(type_)
+    codec = codecs.codec_of(type_)
     return cell(codec.show(codec.from_python(value)))
 
 

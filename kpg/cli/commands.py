@@ -16,9 +16,17 @@ from kpg.cli.datalog import datalog
 from kpg.cli.output import Format
 from kpg.cli.script import run_command, run_explain
 from kpg.runtime.errors import OperationalError
+from kpg.runtime.gc_pause import LazyModule
 
 if TYPE_CHECKING:
     from kpg.api.database import Database
+    from kpg.cli import folders as folder_commands
+    from kpg.cli import functions as function_list
+    from kpg.cli import sql_prompt
+else:
+    folder_commands = LazyModule("kpg.cli.folders")
+    function_list = LazyModule("kpg.cli.functions")
+    sql_prompt = LazyModule("kpg.cli.sql_prompt")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -176,9 +184,7 @@ def sql(
 
 
 def _prompt(db: "Database", output_format: Format) -> int:
-    from kpg.cli.sql_prompt import Prompt  # lazy: prompt_toolkit is an optional dependency
-
-    return Prompt(db, output_format).run()
+    return sql_prompt.Prompt(db, output_format).run()
 
 
 @app.command("explain", help=EXPLAIN_HELP)
@@ -199,7 +205,6 @@ def explain(
         typer.Option("--folder", "-d", metavar="FOLDER", help="The database there.", show_default=False),
     ] = None,
 ) -> None:
-
     run_explain(query, stage, schema, folder)
 
 
@@ -308,9 +313,8 @@ def serve(
         typer.Option(metavar="FILE", help="Log file; default standard error.", show_default=False),
     ] = None,
 ) -> None:
-
     with require_extra("server", "pygwire"):
-        from kpg.cli.serve import run_serve  # lazy: help does without it
+        from kpg.cli.serve import run_serve  # lazy: pygwire is an optional dependency
     run_serve(
         folder,
         listen,
@@ -342,9 +346,7 @@ def inspect(
         Path, typer.Argument(metavar="FOLDER", help="The folder of a database.", show_default=False)
     ],
 ) -> None:
-    from kpg.cli.folders import run_inspect  # lazy: help does without it
-
-    raise typer.Exit(run_inspect(folder))
+    raise typer.Exit(folder_commands.run_inspect(folder))
 
 
 @app.command("check", help=CHECK_HELP)
@@ -359,9 +361,7 @@ def check(
         bool, typer.Option("--repair", help="First truncate a damaged log; later commits are lost.")
     ] = False,
 ) -> None:
-    from kpg.cli.folders import run_check  # lazy: help does without it
-
-    raise typer.Exit(run_check(folder, imports=imports, repairs=repairs))
+    raise typer.Exit(folder_commands.run_check(folder, imports=imports, repairs=repairs))
 
 
 @app.command("functions", help=FUNCTIONS_HELP)
@@ -374,12 +374,10 @@ def functions(
         bool, typer.Option("--markdown", help="Print the page docs/reference/functions.md.")
     ] = False,
 ) -> None:
-    from kpg.cli.functions import format_functions_page, list_functions  # lazy: help does without it
-
     if markdown:
-        typer.echo(format_functions_page(), nl=False)
+        typer.echo(function_list.format_functions_page(), nl=False)
     else:
-        raise typer.Exit(list_functions(pattern))
+        raise typer.Exit(function_list.list_functions(pattern))
 
 
 app.add_typer(datalog, name="datalog")

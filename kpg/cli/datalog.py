@@ -13,9 +13,25 @@ import kpg
 from kpg.cli.output import Format, write
 from kpg.cli.script import read_script
 from kpg.runtime.errors import DatalogError
+from kpg.runtime.gc_pause import LazyModule
 
 if TYPE_CHECKING:
     from kpg.api.database import Database
+    from kpg.cli import datalog_prompt
+    from kpg.compiler.datalog import check as datalog_check
+    from kpg.compiler.datalog import diagnostics
+    from kpg.compiler.datalog import preprocessor as datalog_preprocessor
+    from kpg.datalog import dispatch as datalog_dispatch
+    from kpg.datalog import output_files
+    from kpg.datalog import transcript as transcripts
+else:
+    datalog_prompt = LazyModule("kpg.cli.datalog_prompt")
+    datalog_check = LazyModule("kpg.compiler.datalog.check")
+    diagnostics = LazyModule("kpg.compiler.datalog.diagnostics")
+    datalog_preprocessor = LazyModule("kpg.compiler.datalog.preprocessor")
+    datalog_dispatch = LazyModule("kpg.datalog.dispatch")
+    output_files = LazyModule("kpg.datalog.output_files")
+    transcripts = LazyModule("kpg.datalog.transcript")
 
 datalog = typer.Typer(
     no_args_is_help=True,
@@ -192,32 +208,29 @@ def run(
         Format, typer.Option("--format", "-f", help="How to print answers.")
     ] = Format.TABLE,
 ) -> None:
-    from kpg.compiler.datalog.preprocessor import Setting  # lazy: Datalog loads on first use
-    from kpg.datalog.dispatch import install  # lazy: Datalog loads on first use
-    from kpg.datalog.output_files import write_outputs as write_outputs  # lazy: Datalog loads on first use
-    from kpg.datalog.transcript import run_transcript  # lazy: Datalog loads on first use
-
     with _open_database(schema) as db:
         more = [f"magic-transform:{magic}"] if magic else []
         more += ["legacy"] if legacy else []
         text = read_script(str(program)) + _format_pragmas([*(pragma or ()), *more])
-        installed = install(
+        installed = datalog_dispatch.install(
             db._engine,
             db._check_open,
             text,
             filename=str(program),
             facts=str(facts),
-            setting=Setting(tuple(include or ()), tuple(_parse_macros(macros).items())),
+            setting=datalog_preprocessor.Setting(tuple(include or ()), tuple(_parse_macros(macros).items())),
             functors=None if functors is None else _load_functions(functors),
             report_missing=_ignore_warning if no_warn else _warn,
         )
         for warning in () if no_warn else installed.warnings:
             print(warning.text(), file=sys.stderr)
         if transcript is not None:
-            run_transcript(installed, read_script(str(transcript)), str(transcript), facts, sys.stdout)
+            transcripts.run_transcript(
+                installed, read_script(str(transcript)), str(transcript), facts, sys.stdout
+            )
         elif installed.takes_commands and not sys.stdin.isatty():
-            run_transcript(installed, sys.stdin.read(), "<stdin>", facts, sys.stdout)
-        write_outputs(installed, output, sys.stdout)
+            transcripts.run_transcript(installed, sys.stdin.read(), "<stdin>", facts, sys.stdout)
+        output_files.write_outputs(installed, output, sys.stdout)
         for goal in installed.goals:
             if not goal.parameters:
                 write(goal(), output_format, sys.stdout)
@@ -234,21 +247,17 @@ def check(
     include: Include = None,
     macros: Macros = None,
 ) -> None:
-    from kpg.compiler.datalog.check import check as check_text  # lazy: Datalog loads on first use
-    from kpg.compiler.datalog.diagnostics import to_json  # lazy: Datalog loads on first use
-    from kpg.compiler.datalog.preprocessor import Setting  # lazy: Datalog loads on first use
-
     try:
         with _open_database(schema) as db:
             catalog = db._engine.catalog
-            setting = Setting(tuple(include or ()), tuple(_parse_macros(macros).items()))
+            setting = datalog_preprocessor.Setting(tuple(include or ()), tuple(_parse_macros(macros).items()))
             text = read_script(str(program))
-            found = check_text(text, catalog, file=str(program), setting=setting).warnings
+            found = datalog_check.check(text, catalog, file=str(program), setting=setting).warnings
     except DatalogError as error:
         found = error.diagnostics
     errors = sum(one.severity == "error" for one in found)
     if as_json:
-        print(json.dumps(to_json(found), indent=2, ensure_ascii=False))
+        print(json.dumps(diagnostics.to_json(found), indent=2, ensure_ascii=False))
     else:
         for one in found:
             print(one.text() if one.severity == "warning" else f"error: {one.text()}", end="\n\n")
@@ -271,10 +280,8 @@ def repl(
         Format, typer.Option("--format", "-f", help="How to print answers.")
     ] = Format.TABLE,
 ) -> None:
-    from kpg.cli.datalog_prompt import DatalogPrompt  # lazy: prompt_toolkit is an optional dependency
-
     with _open_database(schema) as db:
-        prompt = DatalogPrompt(db, output_format)
+        prompt = datalog_prompt.DatalogPrompt(db, output_format)
         if program is not None:
             prompt.install(read_script(str(program)), str(program), facts)
         if sys.stdin.isatty():

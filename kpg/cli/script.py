@@ -15,10 +15,14 @@ import kpg
 from kpg.api.result import Result
 from kpg.cli.output import Format, write
 from kpg.runtime.errors import InterfaceError, OperationalError
+from kpg.runtime.gc_pause import LazyModule
 
 if TYPE_CHECKING:
     from kpg.api.database import Database
     from kpg.api.view import View
+    from kpg.tpch import data as tpch_data
+else:
+    tpch_data = LazyModule("kpg.tpch.data")
 
 
 BARE_COMMANDS: Final = frozenset({"help", "exit", "quit"})
@@ -80,9 +84,7 @@ def run_explain(query: str, stage: str, schema: str | None, folder: str | None =
     """
     with kpg.connect(folder, read_only=folder is not None) as db:
         if schema == "tpch":
-            from kpg.tpch.data import create_statements  # lazy: only for the schema of TPC-H
-
-            for statement in create_statements().values():
+            for statement in tpch_data.create_statements().values():
                 db.sql(statement)
         elif schema is not None:
             db.sql(read_script(schema))

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -31,11 +31,17 @@ from kpg.runtime.convert.arrow import arrow_type, encode_table
 from kpg.runtime.convert.files import expand_path, parquet_chunks
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, NotSupportedError, OperationalError
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.spark.load import load_tables
 from kpg.runtime.spark.session import open_session, unavailability_error
 from kpg.runtime.spark.source import Source
 from kpg.runtime.types import MAX_WORD, MIN_WORD, Schema
 from kpg.session.engine import Engine
+
+if TYPE_CHECKING:
+    from kpg.datalog import fact_formats
+else:
+    fact_formats = LazyModule("kpg.datalog.fact_formats")
 
 Words = NDArray[np.int64]
 
@@ -514,14 +520,12 @@ def _read_fields(
     """Return the fields as strings, and a format string for the position of a row."""
     match io_kind(options):
         case "sqlite":
-            from kpg.datalog.fact_formats import read_sqlite  # lazy: it imports sqlite3
-
             name = options.get("name", relation.name.removesuffix(BASE_SUFFIX))
-            return rows_as_table(read_sqlite(path, name, relation), relation), f"{path} row {{}}"
+            return rows_as_table(fact_formats.read_sqlite(path, name, relation), relation), f"{path} row {{}}"
         case "json" | "jsonfile":
-            from kpg.datalog.fact_formats import read_json  # lazy: it imports sqlite3
-
-            return rows_as_table(read_json(path, relation, program), relation), f"{path} row {{}}"
+            return rows_as_table(
+                fact_formats.read_json(path, relation, program), relation
+            ), f"{path} row {{}}"
         case _:
             return split_fields(path, relation, options, data), f"{path} line {{}}"
 

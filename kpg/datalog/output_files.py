@@ -4,7 +4,7 @@ import gzip
 import io
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from kpg.api.result import Row, Rows
 from kpg.compiler.datalog.types.declarations import io_kind, is_on, parse_order_by
@@ -14,6 +14,12 @@ from kpg.datalog.program import Program
 from kpg.datalog.terms import ValueFormatter, formatter_for
 from kpg.runtime.convert.files import write_parquet
 from kpg.runtime.errors import OperationalError
+from kpg.runtime.gc_pause import LazyModule
+
+if TYPE_CHECKING:
+    from kpg.datalog import fact_formats
+else:
+    fact_formats = LazyModule("kpg.datalog.fact_formats")
 
 FRAME_WIDTH: Final = 15
 """Width of the lines that frame a relation on the screen."""
@@ -119,9 +125,9 @@ class RelationWriter:
 
     def to_json(self) -> str:
         """Return the rows as JSON."""
-        from kpg.datalog.fact_formats import to_json  # lazy: it imports sqlite3
-
-        return to_json(self._rows, self._relation, self._program, self._options.get("format", "list"))
+        return fact_formats.to_json(
+            self._rows, self._relation, self._program, self._options.get("format", "list")
+        )
 
     def write_file(self, rows: Rows, kind: str, folder: Path) -> None:
         """Write the rows to a file or a SQLite database."""
@@ -134,9 +140,7 @@ class RelationWriter:
             if kind == "parquet" or path.suffix == ".parquet":
                 write_parquet(rows.arrow(), str(path))
             elif kind == "sqlite":
-                from kpg.datalog.fact_formats import write_sqlite  # lazy: it imports sqlite3
-
-                write_sqlite(path, self._transfer.name, self._relation, self._rows)
+                fact_formats.write_sqlite(path, self._transfer.name, self._relation, self._rows)
             else:
                 _write_text(
                     path,

@@ -20,6 +20,7 @@ from kpg.runtime import scalar, types
 from kpg.runtime.errors import Span
 from kpg.runtime.functions import Direction
 from kpg.runtime.functions.table_functions import Expansion
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.plan import nodes
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import UserFunctionName
@@ -27,8 +28,13 @@ from kpg.runtime.storage.codec import Codec, Custom
 from kpg.runtime.storage.packs import Placed, PlacedStrings, Shard, Sharded
 
 if TYPE_CHECKING:
+    from kpg import datalog
     from kpg.datalog import Program
+    from kpg.datalog import dispatch as datalog_dispatch
     from kpg.session.engine import Engine
+else:
+    datalog = LazyModule("kpg.datalog")
+    datalog_dispatch = LazyModule("kpg.datalog.dispatch")
 
 
 Key = tuple[str, ...]
@@ -135,9 +141,7 @@ def capture_state(engine: "Engine") -> State:
         else:
             state["view", entry.name.lower()] = _view_state(engine, entry)
     for program in stored_programs(engine):
-        from kpg.datalog.dispatch import stored_program  # lazy: Datalog loads on first use
-
-        state["program", program.label] = stored_program(program)
+        state["program", program.label] = datalog_dispatch.stored_program(program)
     state.update(_other_entries(engine, transient))
     return state
 
@@ -201,10 +205,11 @@ def stored_programs(engine: "Engine") -> "list[Program]":
     """Return the Datalog programs that have a text."""
     if not engine.dataflows:
         return []
-    from kpg.datalog import Program  # lazy: Datalog loads on first use
 
     return [
-        program for program in engine.dataflows.values() if isinstance(program, Program) and program.texts
+        program
+        for program in engine.dataflows.values()
+        if isinstance(program, datalog.Program) and program.texts
     ]
 
 

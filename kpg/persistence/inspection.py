@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from kpg.persistence.database_state import make_codec
 from kpg.persistence.recovery import LOCK_NAME, open_folder
 from kpg.persistence.write_ahead_log import CLOSED_RECORD, COMMIT_RECORD, ROWS_RECORD
 from kpg.runtime.errors import Error, OperationalError
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.handles import Installation
 from kpg.runtime.records import dataclass
 from kpg.runtime.storage.codec import DamagedError
@@ -49,6 +51,11 @@ from kpg.runtime.storage.packs import (
 from kpg.runtime.storage.snapshot import FilesSnapshot
 from kpg.runtime.trace.updates import Updates
 from kpg.session.engine import Engine
+
+if TYPE_CHECKING:
+    from kpg.execute.queries import explain
+else:
+    explain = LazyModule("kpg.execute.queries.explain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,10 +386,8 @@ def check_contents(engine: Engine) -> Iterator[str]:
     for name in sorted(engine.views):
         view = engine.views[name]
         if view.sql:
-            from kpg.execute.queries.explain import verify  # lazy: the start does without it
-
             try:
-                verify(engine, view)
+                explain.verify(engine, view)
             except Error as error:
                 yield f"{error.message}{'' if error.hint is None else f' ({error.hint})'}"
 

@@ -7,7 +7,7 @@ memberships in the same role, each from a different grantor.
 import base64
 import re
 from dataclasses import replace
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from kpg.compiler.catalog.access_control import describe_object, policies_of_role, rename_role_in_policies
 from kpg.compiler.catalog.entries import did_you_mean
@@ -26,6 +26,7 @@ from kpg.compiler.catalog.privileges import (
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse.statements import SetRole
 from kpg.runtime.errors import DataError, InterfaceError, PrivilegeError, ProgrammingError, Span
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.types import TIMESTAMPTZ
 from kpg.runtime.values import codec_of
 from kpg.runtime.values.input_errors import input_error
@@ -33,6 +34,11 @@ from kpg.runtime.values.style_output import reader_of
 from kpg.session.engine import Engine, SessionInfo
 from kpg.session.notices import Notice, notice_skipped, send_notice
 from kpg.session.setting_values import check_value, revert_at_rollback
+
+if TYPE_CHECKING:
+    from kpg.postgres import passwords
+else:
+    passwords = LazyModule("kpg.postgres.passwords")
 
 
 def add_membership(
@@ -227,9 +233,8 @@ def password_verifier(password: str) -> str:
     """Return a password's verifier in Postgres' format; a text that is a verifier is returned as it is."""
     if not password or SCRAM.fullmatch(password):
         return password
-    from kpg.postgres.passwords import make_verifier  # lazy: the start does without it
 
-    verifier = make_verifier(password)
+    verifier = passwords.make_verifier(password)
     salt, stored, server = (
         base64.b64encode(one).decode() for one in (verifier.salt, verifier.stored_key, verifier.server_key)
     )

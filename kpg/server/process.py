@@ -21,13 +21,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kpg.postgres.passwords import Verifier, certificate_hash, make_verifier
 from kpg.runtime.errors import InterfaceError, OperationalError
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.records import dataclass
 from kpg.server.listener import Server
 from kpg.server.logs import Limits
 
 if TYPE_CHECKING:
     from kpg.api.database import Database
+    from kpg.server.web import site as web_site
     from kpg.server.web.site import Site
+else:
+    web_site = LazyModule("kpg.server.web.site")
 
 
 def socket_path(folder: Path, port: int) -> Path:
@@ -296,9 +300,7 @@ def _exit_after(seconds: float) -> Iterator[None]:
 
 
 async def _open_site(server: "Server", host: str, port: int, tls: ssl.SSLContext | None) -> "Site":
-    from kpg.server.web.site import Site  # lazy: only for a server that listens for HTTP
-
-    site = Site(server)
+    site = web_site.Site(server)
     with _convert_listen_errors(host, port):
         await site.start(host, port, tls)
     return site

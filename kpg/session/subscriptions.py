@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kpg.api.result import Result, Row
 from kpg.execute.queries.result_rows import Reader
 from kpg.runtime.executor import Executor
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.handles import Installation
 from kpg.runtime.monitor import Monitor, synchronized
 from kpg.runtime.records import dataclass
@@ -22,7 +23,10 @@ from kpg.runtime.trace.updates import Updates
 from kpg.session.notification_queue import GuardedCallback, Handler
 
 if TYPE_CHECKING:
+    from kpg.session import time_travel
     from kpg.session.time_travel import Epoch, History
+else:
+    time_travel = LazyModule("kpg.session.time_travel")
 
 Words = NDArray[np.int64]
 Change = tuple[Row, int, int]
@@ -155,9 +159,7 @@ class Feed:
 
     def _require_history(self) -> "History":
         if self._history is None:
-            from kpg.session.time_travel import no_history_error  # lazy: the start does without it
-
-            raise no_history_error()
+            raise time_travel.no_history_error()
         return self._history
 
     @property

@@ -13,12 +13,18 @@ from kpg.execute.changes.foreign_keys import References
 from kpg.runtime.convert.python_values import show_word
 from kpg.runtime.errors import DataError, IntegrityError
 from kpg.runtime.executor import Executor
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.handles import LoadRules
 from kpg.runtime.plan import Mfp
 from kpg.runtime.types import ERROR
 
 if TYPE_CHECKING:
+    from kpg.compiler.sql.rewrite import column_expressions
+    from kpg.execute.changes import expression_keys as unique_expressions
     from kpg.execute.changes.expression_keys import ExpressionKey
+else:
+    column_expressions = LazyModule("kpg.compiler.sql.rewrite.column_expressions")
+    unique_expressions = LazyModule("kpg.execute.changes.expression_keys")
 
 Words = NDArray[np.int64]
 
@@ -38,17 +44,11 @@ class ConstraintGuard:
 
     @cached_property
     def _generated_columns(self) -> Mfp | None:
-        from kpg.compiler.sql.rewrite.column_expressions import (
-            bind_generated_columns,
-        )  # lazy: the start does without it
-
-        return bind_generated_columns(self._entry, self._catalog)
+        return column_expressions.bind_generated_columns(self._entry, self._catalog)
 
     @cached_property
     def _checks(self) -> Mfp | None:
-        from kpg.compiler.sql.rewrite.column_expressions import bind_checks  # lazy: the start does without it
-
-        return bind_checks(self._entry, self._catalog)
+        return column_expressions.bind_checks(self._entry, self._catalog)
 
     def insert(self, words: Words) -> Words:
         """Append rows and return their rowids."""
@@ -161,8 +161,6 @@ def make_guards(
         needed = referring is not None or special or entry.constraints.has_row_checks
         guard = ConstraintGuard(executor, entry, catalog, referring) if needed else None
         if guard is not None and special:
-            from kpg.execute.changes.expression_keys import expression_keys  # lazy: start-up
-
-            guard.expression_keys = expression_keys(executor, entry, catalog)
+            guard.expression_keys = unique_expressions.expression_keys(executor, entry, catalog)
         found[entry.name] = guard
     return found

@@ -7,7 +7,7 @@ the statement is parsed and run like any other.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +31,17 @@ from kpg.execute.changes.dml import Changes, insert_changes
 from kpg.execute.changes.pipeline import prepare_changes
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Error
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
 from kpg.runtime.types import NULL, Type
 from kpg.runtime.values.styles import CURRENT_STYLE
 from kpg.session.engine import CacheKind, Engine, is_unpartitioned
+
+if TYPE_CHECKING:
+    from kpg.compiler.sql.rewrite import column_expressions
+else:
+    column_expressions = LazyModule("kpg.compiler.sql.rewrite.column_expressions")
 
 Words = NDArray[np.int64]
 Parameters = Sequence[Any] | Mapping[str, Any] | None
@@ -210,11 +216,7 @@ def _make_layout(
     rest = [place for place in range(len(columns)) if place not in filled_columns]
     missing: dict[int, StoredValue] = dict.fromkeys(rest)
     if entry.constraints.rules and rest:
-        from kpg.compiler.sql.rewrite.column_expressions import (
-            bind_defaults,
-        )  # lazy: the start does without it
-
-        column_defaults = bind_defaults(entry, rest, catalog)
+        column_defaults = column_expressions.bind_defaults(entry, rest, catalog)
         if absent and sum(len(column_default.sequences) for column_default in column_defaults.values()) > 1:
             return None
         for place, default in column_defaults.items():

@@ -4,19 +4,27 @@ The functions work on words. The caller commits or rolls back.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.convert.python_values import OmittedColumns, show_word
 from kpg.runtime.errors import DataError, IntegrityError, InterfaceError
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.types import ERROR, NULL, ColumnDef, Kind, Schema
 from kpg.runtime.values.arrays import fit_elements
 from kpg.runtime.values.codec import codec_of
 from kpg.runtime.values.words import UnrepresentableValue
 from kpg.session.base_table import Table
 from kpg.session.engine import Engine
+
+if TYPE_CHECKING:
+    from kpg.execute.changes import defaults
+    from kpg.runtime.convert import arrow
+else:
+    defaults = LazyModule("kpg.execute.changes.defaults")
+    arrow = LazyModule("kpg.runtime.convert.arrow")
 
 Words = NDArray[np.int64]
 Evaluate = Callable[[Words], tuple[Words, Words | None]]
@@ -201,11 +209,10 @@ def encode_rows(engine: Engine, table: Table, data: Any) -> Words:
     words = table.encode_rows(data) if type(data) is list else None
     if words is not None:
         return words
-    from kpg.runtime.convert.arrow import encode_any  # lazy: the start does without it
 
     omitted = omissible_columns(engine, table)
     return fill_omitted(
-        engine, table, encode_any(_materialize(data), table.schema, table.dictionary, omitted), omitted
+        engine, table, arrow.encode_any(_materialize(data), table.schema, table.dictionary, omitted), omitted
     )
 
 
@@ -226,10 +233,9 @@ def fill_omitted(engine: Engine, table: Table, words: Words, omissions: OmittedC
     """Return rows with DEFAULTs in place of omitted values."""
     if not omissions.occurred or not words.shape[1]:
         return words
-    from kpg.execute.changes.defaults import with_defaults  # lazy: the start does without it
 
     entry = engine.catalog.table(table.name)
-    return with_defaults(engine.executor, engine.sequences, entry, engine.catalog, words)
+    return defaults.with_defaults(engine.executor, engine.sequences, entry, engine.catalog, words)
 
 
 def _too_long(text: str, column: ColumnDef, table: Table) -> DataError:
@@ -246,9 +252,7 @@ def _encode_full_rows(table: Table, data: Any) -> Words:
 
 
 def _encode(data: Any, schema: Schema, table: Table) -> Words:
-    from kpg.runtime.convert.arrow import encode_any  # lazy: the start does without it
-
-    return encode_any(data, schema, table.dictionary)
+    return arrow.encode_any(data, schema, table.dictionary)
 
 
 def _materialize(data: Any) -> Any:

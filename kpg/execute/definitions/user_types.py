@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kpg.compiler.catalog.constraints import Domain
 from kpg.compiler.catalog.entries import Catalog
 from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.types import ColumnDef, Schema, Type
 from kpg.session.notices import notice_missing_type
 
 if TYPE_CHECKING:
     from kpg.compiler.sql.parse import definitions as ast
+    from kpg.execute.definitions import callers, domains
     from kpg.session.engine import Engine
+else:
+    callers = LazyModule("kpg.execute.definitions.callers")
+    domains = LazyModule("kpg.execute.definitions.domains")
 
 T = TypeVar("T")
 TYPED_ACTIONS = ("AddColumn", "AlterType")
@@ -30,9 +35,7 @@ def resolve_types(statement: T, catalog: Catalog) -> T:
     if type(statement).__name__ in RESOLVED_LATER:
         return statement
     if any(isinstance(one, Domain) for one in catalog.types.values()):
-        from kpg.execute.definitions.domains import with_domains  # lazy: start-up
-
-        statement = with_domains(statement, catalog)
+        statement = domains.with_domains(statement, catalog)
 
     def resolve(value: Any) -> Any:
         if isinstance(value, Type):
@@ -67,9 +70,7 @@ def drop_type(engine: "Engine", statement: "ast.DropOther", name: str) -> None:
     """Run DROP TYPE."""
     found = engine.catalog.find_type(name)
     if isinstance(found, Domain):
-        from kpg.execute.definitions.domains import drop_domain  # lazy: start-up
-
-        drop_domain(engine, statement, name)
+        domains.drop_domain(engine, statement, name)
         return
     if found is None:
         if statement.if_exists:
@@ -84,7 +85,6 @@ def drop_type(engine: "Engine", statement: "ast.DropOther", name: str) -> None:
                     span=statement.span,
                     hint=f"drop {entry.name} first",
                 )
-    from kpg.execute.definitions.callers import refuse_named_type  # lazy: start-up
 
-    refuse_named_type(engine, found.name, statement.span)
+    callers.refuse_named_type(engine, found.name, statement.span)
     del engine.catalog.types[found.name.lower()]

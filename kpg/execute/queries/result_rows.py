@@ -18,6 +18,7 @@ from kpg.runtime.errors import Error, InternalError
 from kpg.runtime.executor import Executor
 from kpg.runtime.functions.comparison import equality_key_encoder
 from kpg.runtime.functions.registry import MemoizedFunction, NullRule, Overload, ScalarFunction, Signature
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal, UserFunctionName
@@ -28,6 +29,10 @@ from kpg.runtime.values.codec import word_functions
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from kpg.runtime.convert import arrow
+else:
+    arrow = LazyModule("kpg.runtime.convert.arrow")
 
 
 Words = NDArray[np.int64]
@@ -53,9 +58,7 @@ class EncodedContents:
         return self.words.shape[1]
 
     def arrow(self) -> "pyarrow.Table":
-        from kpg.runtime.convert.arrow import decode_table  # lazy: the start does without it
-
-        return decode_table(self.words, self.names, self.types, self.dictionary)
+        return arrow.decode_table(self.words, self.names, self.types, self.dictionary)
 
     def part(self, start: int, stop: int | None) -> list[Row]:
         return _rows(self.words[:, start:stop], self.types, self.dictionary)

@@ -16,15 +16,19 @@ from kpg.execute.queries.explain import explain_statement
 from kpg.execute.queries.query_plan import explain_export
 from kpg.execute.scripts import run_with_external
 from kpg.runtime.errors import Error
+from kpg.runtime.gc_pause import LazyModule
 from kpg.server.web.http import Connection, HttpError, Request
 from kpg.server.web.json_results import column_fields, error_fields, http_status
 from kpg.session.memory_limit import PAGE, STATUS
 
 if TYPE_CHECKING:
     from kpg.api.view import MaintainedView
+    from kpg.datalog import dispatch as datalog_dispatch
     from kpg.runtime.handles import OperatorInfo, WorkerStatistics
     from kpg.server.listener import Server
     from kpg.session.engine import Engine
+else:
+    datalog_dispatch = LazyModule("kpg.datalog.dispatch")
 
 MAX_AGE: Final = 0.45
 """Seconds for which a sample is reused."""
@@ -156,9 +160,8 @@ def _relation(engine: "Engine", entry: TableEntry | ViewEntry) -> dict[str, Any]
 def _program_of(engine: "Engine", name: str) -> Any:
     if not engine.dataflows:
         return None
-    from kpg.datalog.dispatch import deriving_program  # lazy: Datalog loads on first use
 
-    return deriving_program(engine, name)
+    return datalog_dispatch.deriving_program(engine, name)
 
 
 async def dataflow(server: "Server", connection: Connection, request: Request, user: str) -> None:

@@ -22,6 +22,7 @@ from kpg.compiler.sql.frontend import check_relation
 from kpg.postgres.sqlstate import sqlstate_of, violation_fields
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DatalogError, Error, IntegrityError, InterfaceError, ProgrammingError
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Kind, Type
 from kpg.runtime.values import codec_of
@@ -32,7 +33,10 @@ from kpg.session.subscriptions import Change
 
 if TYPE_CHECKING:
     from kpg.api.view import MaintainedView
+    from kpg.datalog import dispatch as datalog_dispatch
     from kpg.session.engine import Engine
+else:
+    datalog_dispatch = LazyModule("kpg.datalog.dispatch")
 
 CHUNK_ROWS: Final = 2_000
 """Rows that are encoded at a time, so that other tasks run in between."""
@@ -311,12 +315,10 @@ class JsonSubscription:
         self.send_heartbeat(engine)
 
     def _open_goal(self, engine: "Engine") -> None:
-        from kpg.datalog.dispatch import prepare  # lazy: Datalog loads on first use
-
         request = self._request
         if request.as_of is not None:
             raise InterfaceError("as_of is not supported for goals", hint="subscribe without as_of")
-        goal = prepare(engine, lambda: _check_open(engine), request.goal)
+        goal = datalog_dispatch.prepare(engine, lambda: _check_open(engine), request.goal)
         self._closers.append(goal.drop)
         types = goal.types
         encoder = ChangeEncoder(types)
@@ -357,10 +359,8 @@ def _snapshot_messages(
 def maintained_view(engine: "Engine", name: str) -> "MaintainedView":
     """Return the view of a name. A Datalog relation becomes a maintained view."""
     if engine.dataflows and name in engine.catalog:
-        from kpg.datalog.dispatch import deriving_program  # lazy: Datalog loads on first use
-
         qualified_name = engine.catalog.get(name).name
-        program = deriving_program(engine, qualified_name)
+        program = datalog_dispatch.deriving_program(engine, qualified_name)
         if program is not None:
             program[qualified_name]
     return engine.view(name)

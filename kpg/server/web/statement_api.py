@@ -13,6 +13,7 @@ from kpg.compiler.rules.core import Parameter
 from kpg.compiler.sql.parse import statements as ast
 from kpg.execute.scripts import command_of
 from kpg.runtime.errors import Error, InterfaceError, NotSupportedError
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.records import dataclass
 from kpg.server import logs, statement_cache
 from kpg.server.client import TRANSACTION_CONTROL
@@ -32,9 +33,12 @@ from kpg.session.session import Session, job_options
 from kpg.session.transaction import State
 
 if TYPE_CHECKING:
+    from kpg.datalog import dispatch as datalog_dispatch
     from kpg.datalog.program import Program
     from kpg.server.listener import Server
     from kpg.session.engine import Engine
+else:
+    datalog_dispatch = LazyModule("kpg.datalog.dispatch")
 
 
 Given = TypeVar("Given")
@@ -277,17 +281,13 @@ def _open_list(head: dict[str, Any], name: str) -> bytes:
 
 def run_datalog(engine: "Engine", text: str, values: dict[str, Any]) -> DatalogResults:
     """Install a program, or run goals and updates. Runs on the engine's thread."""
-    from kpg.datalog.dispatch import (
-        has_only_goals_and_updates,
-        program_for,
-    )  # lazy: Datalog loads on first use
 
     def check_open() -> None:
         if engine.closed:
             raise InterfaceError("the database is closed")
 
-    if has_only_goals_and_updates(text, "", engine.catalog):
-        return _run_in_program(program_for(engine, check_open, text), text, values)
+    if datalog_dispatch.has_only_goals_and_updates(text, "", engine.catalog):
+        return _run_in_program(datalog_dispatch.program_for(engine, check_open, text), text, values)
     return _install_program(engine, check_open, text, values)
 
 
@@ -315,11 +315,9 @@ def _run_in_program(program: "Program", text: str, values: dict[str, Any]) -> Da
 
 
 def _install_program(engine: "Engine", check_open: Any, text: str, values: dict[str, Any]) -> DatalogResults:
-    from kpg.datalog.dispatch import install  # lazy: Datalog loads on first use
-
     if values:
         raise InterfaceError("a program has no parameters", hint="its goals and updates do, after it")
-    program = install(engine, check_open, text)
+    program = datalog_dispatch.install(engine, check_open, text)
     head = {
         "program": program.label,
         "relations": list(program.relations),
