@@ -3,7 +3,7 @@
 The database (``kpg/``) compiles, keeps the catalog and reads results. An :class:`Executor` stores
 tables, maintains installed plans, and owns the clock. Only data crosses the interface: names,
 schemas, plans, arrays of words, numbers, and user functions inside plans. Handles
-(:class:`Installation`, :class:`InputHandle`, :class:`RankLookup`) return the same data and never
+(:class:`Installation`, :class:`InputHandle`, :class:`handles.RankLookup`) return the same data and never
 expose an operator or a table. So an executor can be in this process, on a server's thread, or in
 many processes; ``runtime/executor_factory.py`` creates it.
 

@@ -1,4 +1,4 @@
-"""Remove a Distinct whose input rows are already unique."""
+"""Remove each Distinct and Threshold that changes nothing."""
 
 from functools import partial
 
@@ -11,7 +11,8 @@ from kpg.compiler.algebra.traverse import LetValues, children, transform_scoped
 def elide_distinct(rel: Rel) -> Rel:
     """Remove a Distinct whose input has a unique key, and a Threshold whose input has no negation.
 
-    A Distinct keeps a count per row, so its removal saves that state.
+    Of a Distinct over a Distinct or Threshold, only the outer one remains. Each keeps a count per row, so
+    its removal saves that state.
     """
     return transform_scoped(rel, partial(_elide, _ScopeFacts()))
 

@@ -19,7 +19,7 @@ def normalize_lets(rel: Rel) -> Rel:
 
     A stateless join is also inlined into the joins that read it, so that its result needs no
     arrangement: ``let l = a join b in (l join c) union l`` becomes ``let l = a join b in (a join b
-    join c) union l``. A let bound outside a recursion is not moved into it.
+    join c) union l``. Only a selection is moved into a recursion.
     """
     result = renumber_lets(rel)
     readers = LetReads()

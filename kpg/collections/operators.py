@@ -335,7 +335,7 @@ def _flags(schema: Schema) -> tuple[bool, ...]:
 
 
 class Operator:
-    """Base class of user-defined operators. ``collection.apply(MyOperator(), **types)`` adds one.
+    """Base class of user-defined operators. ``Collection.apply(MyOperator(), **types)`` adds one.
 
     Times are ints, in a loop tuples (time, round). All batches of a time arrive before those of later
     times. If a step fails, the state before the step is restored. By default all attributes are copied

@@ -199,7 +199,7 @@ class Program:
         return explain_plan(plan, self.engine.catalog).rstrip("\n")
 
     def explain_row(self, name: str, row: Any, *, limit: int | None = None) -> Proof:
-        """Return a proof of a row of one of the program's relations: see ``Database.parse_explain_row``."""
+        """Return a proof of a row of one of the program's relations: see ``Database.explain_row``."""
         self.check_read(name, recursive=True)
         return self.explainer.proof(name, row, limit)
 

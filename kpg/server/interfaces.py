@@ -1,6 +1,6 @@
 """Interfaces between the parts of a connection, its client and the server.
 
-``client.DataflowClient`` and ``listener.Server`` implement them.
+``client.Client`` and ``listener.Server`` implement them.
 """
 
 import asyncio

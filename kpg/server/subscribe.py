@@ -7,8 +7,8 @@ a progress row states that all rows of earlier epochs have been sent. Without AS
 the view's contents, unless SNAPSHOT is false. With AS OF it begins with the changes after that epoch, which
 requires the database to keep its history.
 
-The snapshot is written at one epoch into a spool: memory if it is small, else a temporary file. A slow client
-therefore costs disk space and no memory.
+The snapshot is written at one epoch into a spool: memory if it is small, else a temporary file. Later changes
+wait in memory, up to ``MAX_PENDING_BYTES``. Then the client is disconnected.
 """
 
 import asyncio

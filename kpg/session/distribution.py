@@ -154,7 +154,7 @@ class Workers:
     """The worker processes, and the placement of each view's rows."""
 
     def __init__(self, crew: Any, small: int = SMALL_TABLE_ROWS) -> None:
-        """Wrap the processes that ``runtime.local.processes`` returns.
+        """Wrap the processes that ``executor_factory.processes`` returns.
 
         Tables of at most ``small`` rows are replicated to all members; 0 disables replication.
         """

@@ -41,7 +41,7 @@ CHAIN_KERNELS: Final = (
     "streams.feed",
     "streams.take",
     "vm.run",
-    "meet.meet",
+    "meet.match_few",
     "head.append",
     "tail.insert",
     "groups.refresh",

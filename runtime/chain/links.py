@@ -458,7 +458,7 @@ def link_stage(links: Links, stage: Stage, through: bool, source: int, target: i
     template[slot.MATCHES_EACH], template[slot.MATCHES_WIDTH] = INITIAL_MATCHES_PER_ROW, matcher.width
     spine.recent.head.hash_prefix(matcher.key)
     links.trace(spine).lookup_templates.append((template, slot.MEET_LAYERS))
-    links.append_link(tables.MEETING, source, target, kernel=meet.meet, slots=template)
+    links.append_link(tables.MEETING, source, target, kernel=meet.match_few, slots=template)
 
 
 def link_range_join(links: Links, operator: RangeJoin) -> None:

@@ -435,7 +435,7 @@ class Operator:
     def record_link(self, verdict: int, count: int, added: int) -> None:
         """Record the changes that a compiled link has made to the state.
 
-        The arguments are ``CHANGE_VERDICT`` and following in ``kernels.links``.
+        The arguments are ``CHANGE_VERDICT`` and following in ``runtime.kernels.links``.
         """
 
     def commit_link(self, verdict: int, count: int, added: int, after: Antichain) -> None:

@@ -24,7 +24,7 @@ RUN_KEPT = 18
 RUN_MISSING = 20
 RUN_STATUS = 23
 
-# meet.meet, behind updates
+# meet.match_few, behind updates
 MEET_COLUMNS = 8
 MEET_LAYERS = 10
 MEET_ORDER = 12

@@ -215,7 +215,7 @@ def run_program(link: Words, streams: Table, state: Words, slots: Words) -> int:
 
 @device
 def meet(link: Words, streams: Table, state: Words, slots: Words) -> int:
-    """``meet.meet``: a half-join. Too many matches have it make more room, for the steps that follow too."""
+    """``meet.match_few``: a half-join. Too many matches enlarge the room, for later steps too."""
     stream = streams[link[LINK_INPUT]]
     rows = stream[STREAM_ROWS]
     if rows > MANY:

@@ -24,7 +24,7 @@ FULL = -2  # instead of a number: there was too little room
     "int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64, boolean, int64, int64,"
     " int64, int64, int64[::1])"
 )
-def meet(
+def match_few(
     stream: Words,
     stream_time: Words,
     stream_diff: Words,

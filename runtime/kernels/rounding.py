@@ -85,7 +85,7 @@ def has_room(table: int, rows: int) -> bool:
 
 @device
 def evaluate(link: Words, streams: Table, state: Words, slots: Words, change: Words) -> int:
-    """``history.accumulate``, then ``thresholds.evaluate``, where the table has room; OWES if keys owe.
+    """``kernels.history.accumulate``, then ``thresholds.evaluate``, if the table has room; OWES if keys owe.
 
     Fills in CHANGE_ADDED: by how much the bound of a key's rows has grown.
     """

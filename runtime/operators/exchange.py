@@ -1,4 +1,4 @@
-"""``plan.ScramExchange``: sends each row to the workers that need it; and loops with exchanges in their body.
+"""``plan.Exchange``: sends each row to the workers that need it; and loops with exchanges in their body.
 
 Rows that all workers hold are divided without communication. In a loop, all workers run the rounds together
 and agree on the end.

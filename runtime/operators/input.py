@@ -1,4 +1,4 @@
-"""``plan.SourceProgram``, ``user.Input`` and sinks: the entries and exits of the dataflow.
+"""``plan.Source``, ``user.Input`` and sinks: the entries and exits of the dataflow.
 
 A :class:`Source` emits the rowids of a base table. An :class:`Input` is a stream of user updates;
 it buffers only updates that no step has processed. A :class:`Sink` or :class:`Capture` buffers

@@ -1,4 +1,4 @@
-"""``plan.LoopExpansion`` and the operators at the boundary of its body: enter, leave, variable.
+"""``plan.Loop`` and the operators at the boundary of its body: enter, leave, variable.
 
 The loop operator has one place in the enclosing scope. Its flush runs the body's scope round by
 round until no round has work. Commit, rollback and maintenance are forwarded to the operators of

@@ -173,9 +173,7 @@ class Reduce(GroupTableOperator):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Distinct(GroupTableOperator):
-    """``plan.Distinct`` and ``plan.ThresholdJoin``: rows of positive multiplicity, once each if
-    ``distinct``.
-    """
+    """``plan.Distinct`` and ``plan.Threshold``: rows of positive multiplicity, once each if ``distinct``."""
 
     distinct: bool
 
@@ -324,7 +322,7 @@ class LoopReduce(HistoryTableOperator):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class LoopDistinct(HistoryTableOperator):
-    """``plan.Distinct`` and ``plan.ThresholdJoin`` in a loop."""
+    """``plan.Distinct`` and ``plan.Threshold`` in a loop."""
 
     distinct: bool
 

@@ -2,7 +2,7 @@
 
 A group is ``columns int64[width, stride]``, one live bit for each row, and, after a rewrite, a map
 from rowids to positions. Rowids are stable; arrays are replaced. Kernels find groups through
-:attr:`RowGroups.directory` (layout: ``kernels.rowgroups``).
+:attr:`RowGroups.directory` (layout: ``runtime.kernels.rowgroups``).
 
 :class:`TableHistory` supports AS OF. Rowids ascend with epochs and rows are immutable, so a table
 at an epoch is its rows below a rowid that are live or were deleted later. The only cost is one

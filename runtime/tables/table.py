@@ -418,7 +418,7 @@ def make_loose_key_index(table: "Table") -> LooseIndex | None:
 
 
 MAX_ROWIDS: Final = 1 << 40
-"""Limit of an index entry's rowid (see ``kernels.rows``)."""
+"""Limit of an index entry's rowid (see ``runtime.kernels.rows``)."""
 
 NO_KEY = (np.empty(0, np.int64), np.empty(0, np.int64), 0)
 
@@ -501,7 +501,7 @@ class Table:
 
     @property
     def directory(self) -> Words:
-        """Directory by which kernels find rows (see ``kernels.rowgroups``); read it again after an insert."""
+        """Directory by which kernels find rows (``runtime.kernels.rowgroups``); read anew after an insert."""
         return self.groups.directory
 
     @property

@@ -155,7 +155,7 @@ class Batch:
 
     @property
     def description(self) -> Words:
-        """Description of this batch for kernels, ``int64[LATEST + depth]``; see ``kernels.layout``."""
+        """Description of this batch for kernels, ``int64[LATEST + depth]``: ``runtime.kernels.layout``."""
         if self._description is None:
             description = np.empty(layout.LATEST + self.time.shape[0], np.int64)
             has_latest = self._latest is not None

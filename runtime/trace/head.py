@@ -90,7 +90,8 @@ class StepEnds:
 
     @property
     def pairs(self) -> tuple[tuple[tuple[Time, ...], int], ...]:
-        """Elements of frontiers with sizes, for :meth:`restore`; empty for times of one coordinate."""
+        """Elements of frontiers with sizes, for :meth:`restore`; only for times of several coordinates."""
+        assert self._times is None
         return tuple(zip([upper.elements for upper in self._uppers], self._sizes, strict=True))
 
     def restore(self, pairs: Iterable[tuple[tuple[Time, ...], int]]) -> None:

@@ -178,7 +178,7 @@ class KeyMatcher:
     def __init__(self, key: tuple[int, ...], keep_stream: Words, keep_batch: Words) -> None:
         counts = [len(key), keep_stream.shape[0], keep_batch.shape[0]]
         self.columns: Words = np.array([*counts, *key, *keep_stream, *keep_batch], np.int64)
-        """The column lists in the layout of ``kernels.meet``."""
+        """The column lists in the layout of ``runtime.kernels.meet``."""
         self.key = len(key)
         self.has_leading_key = bool(key) and key == tuple(range(len(key)))
         """Whether the key is the stream's first columns, so that a sorted stream is sorted by the key."""
@@ -200,7 +200,7 @@ class KeyMatcher:
         while True:
             room = min(self._matches_per_row * n, MOST_ROOM) + LEAST_ROOM
             buffer = np.empty(1 + (width + 3 + depth) * room, np.int64)
-            count = kernels_meet.meet(
+            count = kernels_meet.match_few(
                 data, time, stream.diff, self.columns, target.addresses, order.value,
                 self.has_leading_key and stream.ordered, closed, floor, origin, room, buffer,
             )  # fmt: skip

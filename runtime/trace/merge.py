@@ -392,8 +392,9 @@ class Tiers:
     def add(self, batches: Sequence[Batch]) -> None:
         """Append batches that no rollback can remove."""
         self.nodes += batches
-        large = any(not 0 < len(batch) <= TINY_ROWS for batch in batches)
-        if large or (batches and count_tiny(self.nodes) >= TINY_BATCHES):
+        # Empty batches count too: the next merges absorb them.
+        not_tiny = any(not 0 < len(batch) <= TINY_ROWS for batch in batches)
+        if not_tiny or (batches and count_tiny(self.nodes) >= TINY_BATCHES):
             self.has_begun_due_merges = False
 
     def work(self, inserted: int, fuel: int | None) -> int:

@@ -213,7 +213,10 @@ class Spine:
         self._owed_rows += len(batch)
 
     def mark(self) -> int:
-        """Return a token of the contents, valid until the next mark, :meth:`work` or :meth:`compact`."""
+        """Return a token of the contents, valid until the next mark or the end of the step.
+
+        :meth:`work`, :meth:`finish_if_idle` and :meth:`compact` end a step.
+        """
         self._marks += 1
         self._mark = Mark(
             self._marks,

@@ -200,7 +200,7 @@ Words = NDArray[np.int64]
 class LocalInstallation:
     """A plan maintained by a worker of this process: its operators, its output, and its captured changes.
 
-    It implements ``executor.Installation``.
+    It implements ``handles.Installation``.
     """
 
     def __init__(

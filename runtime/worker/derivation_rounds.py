@@ -67,7 +67,7 @@ def _check(table: HistoryTable) -> None:
 
 
 class StateRanks:
-    """Ranks of a set that a loop keeps in a history table; implements ``executor.RankLookup``."""
+    """Ranks of a set that a loop keeps in a history table; implements ``handles.RankLookup``."""
 
     def __init__(self, table: HistoryTable) -> None:
         self._table = table

@@ -1,7 +1,7 @@
 """Ground rules to core rules, including ``.plan``.
 
 Heads get only variables and constants. A range becomes a recursion, and an equivalence relation becomes
-rules. :func:`orders` checks ``.plan`` and translates its atom numbers to positions in the rule's body.
+rules. :func:`plan_orders` checks ``.plan`` and translates its atom numbers to positions in the rule's body.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -4,7 +4,7 @@
 Soufflé. Such a rule applies to new tuples only. It becomes one rule per recursive atom, which
 requires that the atom's tuple is not in ``R@old``, the relation one round before. The relation
 ``@now`` has the number of the round as its single tuple. It is replaced each round, and empty
-after the round that derives nothing new. The stratum is evaluated by rounds (``core.RankLimit``), and
+after the round that derives nothing new. The stratum is evaluated by rounds (``core.Limit``), and
 its relations accumulate.
 
 ``debug_delta(R)`` has the tuples that recursive rules derive for R, each with its first round. It

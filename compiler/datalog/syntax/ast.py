@@ -304,7 +304,7 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Relations computed in lockstep, with end conditions as in ``core.RankLimit``.
+    """Relations computed in lockstep, with end conditions as in ``core.Limit``.
 
     ``counter`` is one of them.
     """

@@ -2,7 +2,7 @@
 
 ``rewrite.prepare`` is the entry point: it chooses a strategy and builds the program. ``transformation``
 rewrites one rule, in the literal order of ``sips``. ``linear_recursion`` has the special cases for linear
-rules. ``rewrite.restricted`` limits a program to what its own outputs need.
+rules. ``rewrite.restrict_program`` limits a program to what its own outputs need.
 """
 
 from kpg.compiler.rules.magic.rewrite import (

@@ -383,15 +383,15 @@ def _add_steps(
     rule, span = rules.rule, rules.rule.span
     head, inner = rule.head.terms, recursive_atoms(rule)[0].terms
     guard = core.Atom(level, (*start, LEVEL, *adorned.bound_items(head)), span)
-    weak = term_names(guard.terms)
     below_limit = core.Comparison("lt", LEVEL, core.Constant(limit, BIGINT), span)
     up = (below_limit, *rules.up, _step_level("add", span))
-    rewrite_rule(rewriting, Task(rule, level, (*start, NEXT, *adorned.bound_items(inner)), guard, up, weak))
+    terms = (*start, NEXT, *adorned.bound_items(inner))
+    rewrite_rule(rewriting, Task(rule, level, terms, guard, up, term_names(guard.terms)))
     for one in rules.exits:
         guard = core.Atom(level, (*start, LEVEL, *adorned.bound_items(one.head.terms)), span)
         terms = (*start, LEVEL, *adorned.free_items(one.head.terms))
         body = (core.Negation(core.Atom(deep, start, span)), *one.body)
-        rewrite_rule(rewriting, Task(one, level_answers, terms, guard, body, weak))
+        rewrite_rule(rewriting, Task(one, level_answers, terms, guard, body, term_names(guard.terms)))
     guard = core.Atom(level_answers, (*start, LEVEL, *adorned.free_items(inner)), span)
     above_ground = core.Comparison("gt", LEVEL, core.Constant(0, BIGINT), span)
     down = (above_ground, *rules.down, _step_level("sub", span))

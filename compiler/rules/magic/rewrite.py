@@ -9,7 +9,7 @@ Balbin, Port, Ramamohanarao and Meenakshi, JLP 1991). So is a relation with aggr
 that would join a recursion that the source program does not have (Alviano et al., TPLP 2019).
 
 :func:`origins` finds the stored columns that hold every value of a column. :func:`is_finite`
-returns whether a relation is certain to be finite. :func:`restrict_program` applies demand inside
+returns whether a program is certain to end for all facts. :func:`restrict_program` applies demand inside
 a program. The outputs are computed in full, as is any relation that they read in full, and their
 rules demand the rest.
 """

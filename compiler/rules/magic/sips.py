@@ -1,9 +1,10 @@
 """Sideways information passing: the order in which a rule's literals pass bindings on, and adornments.
 
-A comparison comes as soon as its variables are bound. Then come stored relations, negations and
-aggregates, derived atoms and recursive atoms, in this order. Among equals, the atom with the most
-bound columns is first. An atom that shares no variable with the bound ones comes last. An
-*adornment* states which columns of a relation are bound, and names the relation made for it.
+A comparison comes as soon as its variables are bound, unless it computes a value that may be demanded only
+after more atoms. Then come stored relations, negations and aggregates, derived atoms and recursive atoms,
+in this order. Among equals, the atom with the most bound columns is first. An atom with no bound column,
+when others are bound, comes last. An *adornment* states which columns of a relation are bound, and names
+the relation made for it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

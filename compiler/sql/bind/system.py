@@ -146,7 +146,7 @@ CONSTANT_FUNCTIONS: Final[dict[str, tuple[int | str | None, Type]]] = {
 
 
 def bind_expandarray(binding: Binding, scope: Scope, node: exp.Dot) -> Scalar:
-    """Bind ``information_schema._pg_expandarray(array)``: a row (element, position) per element."""
+    """Bind ``_pg_expandarray(array)`` of ``information_schema``: a row (element, position) per element."""
     call_, name = node.expression, str(node.expression.this).lower()
     if name != "_pg_expandarray" or len(call_.expressions) != 1:
         binding.refuse(f"function information_schema.{name}", node)

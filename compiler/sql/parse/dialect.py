@@ -292,9 +292,7 @@ class Dialect(Postgres):
             parse_bracket: bool = False,
             alias_tokens: Collection[TokenType] | None = None,
         ) -> exp.Join | None:
-            """Set the kind of a plain ``CONCATENATE``, which the syntax tree does not distinguish from a
-            comma.
-            """
+            """Set the kind of a plain JOIN, which the syntax tree does not distinguish from a comma."""
             comma = self._curr is not None and self._curr.token_type is TokenType.COMMA
             join = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
             if join is not None and not comma and not any(join.args.get(part) for part in JOIN_PARTS):

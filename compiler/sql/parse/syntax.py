@@ -59,7 +59,7 @@ def span_of(node: exp.Expr, source: str) -> Span | None:
 def transform_tree(tree: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
     """Return a copy of the tree with nodes replaced by ``change``; replacements are not changed further.
 
-    Like ``Expr.transform``, which takes time quadratic in the length of a list.
+    Like ``exp.Expr.transform``, which takes time quadratic in the length of a list.
     """
     copy = tree.copy()
     result = change(copy)

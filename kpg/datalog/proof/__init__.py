@@ -6,7 +6,7 @@ views (``rule_search``). Then each row of the solution is proved in turn (``rule
 rules carry no annotations, and no relation is recomputed in full.
 
 *Recursion.* A proof of a row must not use that row. A row's *rank* is the round of the recursion in
-which it appears (``runtime.state.ranks``). Ranks are those of a computation from scratch, after
+which it appears (``runtime.worker.derivation_rounds``). Ranks are those of a computation from scratch, after
 every update. A row of rank r has a derivation from rows of lower rank, so the search uses only
 those. It never backtracks or loops, and its proofs have least height within a recursion. In a
 recursion with MIN or MAX, superseded values are used only where the present values do not suffice.

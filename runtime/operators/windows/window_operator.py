@@ -3,7 +3,7 @@
 For each changed partition it retracts the old results and emits the new ones. A small partition is
 read twice from the arrangement: without this step's batch and with it. A large one is read this way
 once, and then has an index (``partition_index.py``). With an index, a step costs in proportion to
-the affected rows, provided that every call is local (``plan.is_cte_reference``).
+the affected rows, provided that every call is local (``plan.is_local``).
 
 A :class:`Change` is a range of positions; the rows before and after it are unchanged. It affects a
 bounded number of rows, peer groups or values around it, or propagates: to the end of the partition,

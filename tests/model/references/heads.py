@@ -223,7 +223,7 @@ def seen_meeting(result: int, *arguments: Any) -> object:
     return sorted(triples(Updates(data, np.ascontiguousarray(time), diff))) if result else []
 
 
-@reference("meet.meet", meet_cases, seen_meeting, knows=True)
+@reference("meet.match_few", meet_cases, seen_meeting, knows=True)
 def meet(
     met: Met, data, time, diff, counts, layers, order, ordered, closed, floor, origin, room, buffer
 ) -> object:

@@ -14,7 +14,7 @@ from kpg.runtime.native.signature import parse
 
 PREFIXES = {
     "vm.run": "RUN",
-    "meet.meet": "MEET",
+    "meet.match_few": "MEET",
     "sort.consolidate": "CONSOLIDATE",
     "sort.consolidate_few": "CONSOLIDATE",
     "head.append": "APPEND",
@@ -28,7 +28,7 @@ PREFIXES = {
     "thresholds.evaluate": "EVALUATE",
 }
 UPDATES = (
-    "meet.meet",
+    "meet.match_few",
     "sort.consolidate",
     "sort.consolidate_few",
     "head.append",

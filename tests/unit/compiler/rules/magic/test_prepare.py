@@ -90,3 +90,13 @@ def test_what_must_have_no_cycle_for_levels() -> None:
     assert counting_steps(checked, "on", (True, False)) is None
     assert counting_steps(checked, "on", (False, True)) == ("f", (1,), (0,))
     assert counting_steps(checked, "e", (True, False, False)) is None
+
+
+def test_counting_does_not_depend_on_the_names_of_variables() -> None:
+    recursive = "p(x, y) :- up(x, a), p(a, b), down(b, y). q(x, y) :- f(x, z), f(z, y)."
+    found = []
+    for name in "xu":
+        checked = program(f"{recursive} p({name}, w) :- v = {name} + 1, q(v, w).")
+        rules = prepare(checked, "p", (True, False), Policy(count_always=True)).explanation.rules
+        found += [rule.replace("u", "x") for rule in rules if rule.startswith("found") and "q(" in rule]
+    assert len(found) == 2 and found[0] == found[1]
