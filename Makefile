@@ -5,16 +5,32 @@ PYTHON ?= python3
 SCALE ?= 0.1
 VENV := .venv
 BIN := $(VENV)/bin
-TESTS := $(VENV)/bin/pytest --numprocesses auto --maxprocesses 4  # more would want much memory
+# Bytecode of tests saves most of the time of their collection. More processes would want much memory.
+TESTS := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses auto --maxprocesses 4
+MINUTES ?= 20
+SIMULATORS := client_kills crashes isolation locking postgres_histories postgres_roles postgres_twin threads \
+	why_histories wire_fuzz worker_kills
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint check golden docs setup clean
+.PHONY: demo quick test full soak lint check golden docs setup clean
 
 demo: $(STAMP)
 	@$(BIN)/kpg tpch --scale $(SCALE)
 
+quick: $(STAMP)
+	@$(TESTS) -m "not slow and not soak"
+
 test: $(STAMP)
+	@$(TESTS) -m "not soak"
+
+full: $(STAMP)
 	@$(TESTS)
+
+soak: $(STAMP)
+	$(TESTS) -m soak --draw
+	@for simulator in $(SIMULATORS); do \
+		echo "$$simulator: $(MINUTES) minutes, seed $${seed:=$$(date +%s)}"; \
+		$(BIN)/python -m tests.properties.$$simulator --minutes $(MINUTES) --seed $$seed || exit 1; done
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

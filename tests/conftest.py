@@ -5,6 +5,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +14,10 @@ from hypothesis import HealthCheck, settings
 from kpg.runtime.chain import chain_selection
 from kpg.runtime.kernels import Kernel
 from kpg.session.memory_limit import used_bytes
-from tests import installed
+from tests import installed, tiers
 
 NOT_RUN = pytest.StashKey[Counter[tuple[str, str]]]()
+LEFT_OUT = pytest.StashKey[Counter[tuple[str, str]]]()
 ROOM = 256 << 20
 """Bytes by which a process may grow before garbage is collected: Python counts objects, not bytes."""
 
@@ -34,11 +36,23 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile(
         "kpg",
         derandomize=not config.getoption("--draw"),
+        max_examples=25 if config.option.markexpr == tiers.QUICK else 100,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
     )
     settings.load_profile("kpg")
-    config.stash[NOT_RUN] = Counter()
+    config.pluginmanager.register(Marking())
+    config.stash[NOT_RUN], config.stash[LEFT_OUT] = Counter(), Counter()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A tier does not import files of which it runs no test."""
+    asked = (config.invocation_params.dir / argument.partition("::")[0] for argument in config.args)
+    if not (found := tiers.left_out(collection_path, config.option.markexpr)):
+        return None
+    if any(collection_path.is_relative_to(path) for path in asked):
+        config.stash[LEFT_OUT]["files", found] += 1
+    return True
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -47,6 +61,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from tests.scheduling import Units
 
     return Units(config, log)
+
+
+class Marking:
+    """Marks tests by their tier, before pytest selects by marks."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        config.stash[LEFT_OUT] += tiers.mark(items, config.option.markexpr)
 
 
 @pytest.hookimpl(trylast=True)
@@ -100,19 +122,23 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """One of several processes tells the first which tests are not run."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["not_run"] = list(session.config.stash[NOT_RUN].items())
+        session.config.workeroutput["left_out"] = list(session.config.stash[LEFT_OUT].items())
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """All processes collect the same tests: what one of them tells is what all would."""
-    told = getattr(node, "workeroutput", {}).get("not_run", ())
-    node.config.stash[NOT_RUN] |= Counter({tuple(reason): count for reason, count in told})
+    output = getattr(node, "workeroutput", {})
+    for key, name in ((NOT_RUN, "not_run"), (LEFT_OUT, "left_out")):
+        node.config.stash[key] |= Counter({tuple(reason): count for reason, count in output.get(name, ())})
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """One line for each mark whose tests are not run."""
+    """One line for each mark whose programs are missing, and one for the tier."""
     for line in installed.lines(config.stash[NOT_RUN]):
         terminalreporter.write_line(line)
+    if left := tiers.line(config.stash[LEFT_OUT]):
+        terminalreporter.write_line(left)
 
 
 @pytest.fixture

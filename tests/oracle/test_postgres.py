@@ -37,6 +37,7 @@ def test_queries_are_answered_as_postgres_does(beside: Beside, script: Path) -> 
     beside.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_views_follow_the_changes(beside: Beside, script: Path) -> None:
     followed(beside, script.read_text())

@@ -15,7 +15,7 @@ from kpg.runtime.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What a statement uses."""
+    """The features that a statement uses."""
 
     calls_volatile: bool = False
     """Whether it calls a random function, a sequence function or pg_sleep."""

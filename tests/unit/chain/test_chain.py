@@ -126,6 +126,7 @@ LIMITS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_small_steps_in_a_chain_are_steps(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)

@@ -74,6 +74,7 @@ def expected(program: Program, db: Database, goal: Goal, values: dict[str, int])
     return {(True,)} if found == {()} else set(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_goals_are_what_naive_evaluation_gives(db: Database, seed: int) -> None:
     program = db.datalog(PROGRAM)
@@ -101,6 +102,7 @@ def _compare(program: Program, db: Database, choice: random.Random) -> None:
         assert set(found) == expected(program, db, goal, values), (goal.explain(), values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [one for one in GOALS if "$a" in one and "$b" not in one])
 def test_subscriptions_are_what_asking_gives(db: Database, text: str) -> None:
     program = db.datalog(PROGRAM)

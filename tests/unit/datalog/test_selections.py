@@ -101,6 +101,7 @@ MAINTAINED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", MAINTAINED.values(), ids=MAINTAINED)
 def test_what_is_kept_follows_changes(rules: str) -> None:
     generator = random.Random(rules)

@@ -152,6 +152,7 @@ def test_numbers_in_parquet_are_of_their_domain(tmp_path: Path) -> None:
         kpg.connect().datalog(".decl u(x: unsigned) .input u", facts=tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.java
 def test_facts_through_spark(tmp_path: Path) -> None:
     folder = tmp_path / "l"

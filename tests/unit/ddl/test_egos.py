@@ -109,6 +109,7 @@ def test_windows_of_orders() -> None:
     assert dict(view.fetchall()) == {5: 1}
 
 
+@pytest.mark.slow
 def test_words() -> None:
     db = database()
     words = "SELECT ord, node, word FROM writes"
@@ -301,6 +302,7 @@ def test_what_is_refused(given: dict[str, Any], error: type[Exception], message:
 AGGREGATES = ["sum", "count", "avg", "min", "max", "top_k(value, 2)", "distinct_count", "stddev", "bit_or"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aggregate", AGGREGATES)
 def test_random_lives(aggregate: str) -> None:
     """After every commit, each mode and construction gives what plain SQL gives."""

@@ -140,6 +140,7 @@ def state(db: "kpg.Database") -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("within", ["", "begin; insert into t values (3, 3, 'z')", "begin; savepoint x"])
 @pytest.mark.parametrize("text", REFUSED)
 def test_a_refused_statement_leaves_nothing(text: str, within: str) -> None:

@@ -121,6 +121,7 @@ def demand(engine: OverlayEngine, model: Model) -> None:
     assert engine.continuous.tolist() == [3, 4, 50]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "push", "pull"])
 @pytest.mark.parametrize(("family", "function", "few"), CASES)
 def test_engines_are_right_after_every_change(family: EgoFamily, function: str, few: int, mode: str) -> None:

@@ -89,6 +89,7 @@ def test_a_step_that_fails_takes_the_time_back() -> None:
     assert sorted(db.view("v")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_views_are_what_their_queries_give_at_the_time(seed: int) -> None:
     rng = random.Random(seed)

@@ -28,12 +28,14 @@ def count(db: Database, query: str) -> object:
     return found.fetchone()
 
 
+@pytest.mark.slow
 def test_a_runaway_query_ends(db: Database) -> None:
     with pytest.raises(OutOfMemoryError, match="the memory limit of"):
         db.sql(f"select count(distinct (a, b, c)) from ({TRIPLES}) q")
     assert count(db, "select count(*), sum(a) from t where a <= 10") == (10, 55)
 
 
+@pytest.mark.slow
 def test_a_runaway_view_is_not_there(db: Database) -> None:
     with pytest.raises(kpg.OperationalError, match="memory limit"):
         db.sql(f"create materialized view v as {TRIPLES}")
@@ -89,6 +91,7 @@ def test_what_is_no_limit_is_refused(limit: int | str) -> None:
         kpg.connect(memory_limit=limit)
 
 
+@pytest.mark.slow
 def test_a_database_larger_than_its_memory_is_read_and_changed(tmp_path: Path) -> None:
     """What is mapped does not count: twice as much as is allowed comes to be in memory, and may go again."""
     rows = 2_200_000

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from kpg.runtime.functions import autoload, functions, table_functions
 from kpg.runtime.functions.aggregation import definition
 
@@ -33,6 +35,7 @@ def test_nothing_is_defined_before_it_is_asked_for() -> None:
     assert done.stdout.splitlines() == ["[(6,)]", "['mathematics']"]
 
 
+@pytest.mark.slow
 def test_modules_define_what_is_listed_under_them() -> None:
     program = (
         "import kpg.runtime.functions.{module}; "

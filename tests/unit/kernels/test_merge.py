@@ -24,6 +24,7 @@ def merged(older: Updates, newer: Updates, since: Antichain | None, limit: int) 
     raise AssertionError("the merge does not end")
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.data())
 def test_a_merge_is_the_consolidated_sum_with_times_compacted(data: st.DataObject) -> None:

@@ -35,6 +35,7 @@ def check(rows: Updates) -> None:
         assert np.array_equal(array, kept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("reach", [1, 3, 300, 20_000, 2**22, 2**40])
 @pytest.mark.parametrize("width", [1, 2])

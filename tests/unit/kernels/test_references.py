@@ -104,6 +104,7 @@ def test_every_kernel_has_a_reference() -> None:
     assert all(map(callable, map(kernel_of, (*REFERENCES, *ELSEWHERE))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(REFERENCES))
 def test_kernel(name: str) -> None:
     one, kernel = REFERENCES[name], kernel_of(name)

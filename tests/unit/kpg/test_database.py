@@ -322,6 +322,7 @@ def test_load_of_several_tables_is_one_epoch(shop: Database, tmp_path: Path) -> 
     assert shop.tables().fetchall() == [("item", 4), ("kind", 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.java
 def test_load_through_spark(shop: Database, tmp_path: Path) -> None:
     path = tmp_path / "item.parquet"

@@ -98,6 +98,7 @@ def test_two_workers() -> None:
         check(db)
 
 
+@pytest.mark.soak
 def test_killed_in_the_middle_and_opened_again(tmp_path: Path) -> None:
     code = (
         "import os, random, signal, kpg\n"

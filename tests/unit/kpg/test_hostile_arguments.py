@@ -343,6 +343,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [name for name, calls in DATABASE.items() if calls])
 def test_of_a_database(method: str) -> None:
     kind = "view" if method == "ego" else "table"

@@ -196,6 +196,7 @@ def as_long(value: Any, other: Any) -> Any:
     return value
 
 
+@pytest.mark.slow
 @settings(max_examples=250)
 @given(
     rows=ROWS,

@@ -85,6 +85,7 @@ def test_it_stops_gracefully_and_logs_objects(tmp_path: Path) -> None:
     assert again.stop() == []
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("times", "grace"), [(1, "50ms"), (2, "1h")])
 def test_a_statement_without_end_does_not_keep_it(times: int, grace: str) -> None:
     service = Service("--grace", grace, "--log-level", "info")
@@ -172,6 +173,7 @@ def own_megabytes(process: int) -> int:
     return next(int(line.split()[1]) for line in status if line.startswith("RssAnon")) >> 10
 
 
+@pytest.mark.soak
 def test_some_connections_are_for_superusers() -> None:
     service = Service("--max-connections", "3", "--superuser-reserved-connections", "1")
     with psycopg.connect(service.dsn, autocommit=True) as one:
@@ -187,6 +189,7 @@ def test_some_connections_are_for_superusers() -> None:
     service.stop()
 
 
+@pytest.mark.soak
 def test_reserved_connections_hold_for_clients_that_come_at_once() -> None:
     service = Service("--max-connections", "5", "--superuser-reserved-connections", "2")
     with psycopg.connect(service.dsn, autocommit=True) as one:
@@ -321,6 +324,7 @@ def test_what_asyncio_says_of_tls_is_an_object_too(tmp_path: Path) -> None:
     assert any("SSL" in line["message"] + line.get("exception", "") for line in lines)
 
 
+@pytest.mark.soak
 def test_statements_that_run_out_of_their_time_are_logged() -> None:
     service = Service("--http", "127.0.0.1:0", "--log-slow", "100ms", "--log-format", "json")
     body = json.dumps({"query": ENDLESS, "timeout": "200ms"}).encode()
@@ -368,6 +372,7 @@ def shown_certificate(service: Service) -> bytes | None:
     return found
 
 
+@pytest.mark.soak
 def test_sighup_has_the_certificate_be_read_again(tmp_path: Path) -> None:
     certified(tmp_path, "first")
     files = "--certificate", str(tmp_path / "certificate"), "--key", str(tmp_path / "key")

@@ -54,6 +54,7 @@ def session_of() -> Session:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_it_ends_in_the_middle(statement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "rows.csv"

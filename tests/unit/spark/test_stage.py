@@ -41,6 +41,7 @@ def test_answers_changes_and_errors_are_those_of_one(spark: Any) -> None:
     assert not session.occupied_slots
 
 
+@pytest.mark.soak
 def test_a_worker_that_is_lost_is_started_again_and_nobody_misses_anything(spark: Any) -> None:
     with kpg.connect(spark=spark, workers=2) as db:
         db.sql(TEXT)
@@ -56,6 +57,7 @@ def test_a_worker_that_is_lost_is_started_again_and_nobody_misses_anything(spark
         assert changes == [[(("X", 2), 1), (("Y", 1), 1)], [(("Y", 1), -1), (("Y", 5), 1)]]
 
 
+@pytest.mark.soak
 def test_ctrl_c_ends_a_step_and_no_worker(spark: Any) -> None:
     with kpg.connect(spark=spark, workers=2) as db:
         db.sql("create table n(i int primary key); insert into n select generate_series(1, 3000)")
@@ -70,6 +72,7 @@ def test_ctrl_c_ends_a_step_and_no_worker(spark: Any) -> None:
         assert db._engine.executor.crew.processes == before
 
 
+@pytest.mark.soak
 def test_what_cannot_be_is_said_and_does_not_hang(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InterfaceError, match="4 workers are more than the Spark session has slots: it has 3"):
         kpg.connect(spark=spark, workers=4)
@@ -86,6 +89,7 @@ def test_what_cannot_be_is_said_and_does_not_hang(spark: Any, monkeypatch: pytes
     none_runs(spark)
 
 
+@pytest.mark.soak
 def test_spark_reads_beside_workers_if_it_has_a_slot(spark: Any) -> None:
     frame = spark.createDataFrame([(i, f"g{i % 3}", i) for i in range(1, 101)], "k int, g string, v int")
     with kpg.connect(spark=spark, workers=2) as db:
@@ -170,6 +174,7 @@ def test_files_and_tables_of_the_catalog_go_there_too_and_a_bad_value_loads_noth
         assert rows(db, "select * from sums") == [("G0", 3366), ("G1", 3434), ("G2", 3300)]
 
 
+@pytest.mark.soak
 def test_files_are_read_by_tasks_and_what_is_wrong_is_said_as_by_one_worker(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -232,6 +237,7 @@ def test_a_view_is_a_frame_partition_by_partition(spark: Any) -> None:
             db.view("j").to_spark()
 
 
+@pytest.mark.soak
 def test_each_micro_batch_of_a_stream_is_one_commit_and_none_is_taken_twice(
     spark: Any, tmp_path: Path
 ) -> None:

@@ -1,5 +1,7 @@
 """EXECUTE with constants gives what it gives without a plan that is there already."""
 
+import pytest
+
 import kpg
 from tests.unit.kpg.twins import Twins
 
@@ -25,6 +27,7 @@ VALUES = [
 ]
 
 
+@pytest.mark.slow
 def test_constants_of_all_kinds() -> None:
     twins = Twins(*SETUP, *PREPARED)
     for text in PREPARED:

@@ -176,6 +176,7 @@ def twins() -> Iterator[Twins]:
     both.close()
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.data())
 def test_any_cells_give_the_same_rows_or_the_same_error(twins: Twins, data: st.DataObject) -> None:
@@ -212,6 +213,7 @@ VALUES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(st.data())
 def test_any_parameters_give_the_same_rows_or_the_same_error(twins: Twins, data: st.DataObject) -> None:

@@ -57,6 +57,7 @@ def drawn(draw: random.Random) -> tuple[str, list[Any]]:
     return text, [key, draw.choice((draw.randint(-5, 600), 77, None, 2**62))][:count]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", (0, 1, 2, 16, 22))
 def test_together_they_do_what_they_do_alone(seed: int) -> None:
     draw = random.Random(seed)

@@ -180,6 +180,7 @@ def statements(draw: st.DrawFn) -> str:
     return shape + draw(st.sampled_from(["", "", ";", " ", " -- end"]))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.data())
 def test_streams_of_statements(data: st.DataObject) -> None:
@@ -234,6 +235,7 @@ MARKED = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.data())
 def test_streams_of_parameters(data: st.DataObject) -> None:
@@ -258,6 +260,7 @@ def db() -> Iterator[Database]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [one for one in SHAPES if "now()" not in one and "nothing" not in one])
 def test_every_shape_asked_thrice_is_what_it_is_anew(shape: str) -> None:
     """With the first constants twice, then with others."""

@@ -38,6 +38,7 @@ def test_answers_changes_and_errors_are_those_of_one() -> None:
         assert [row[0] for row in db.workers()] == [0, 1]
 
 
+@pytest.mark.soak
 def test_a_random_history_is_that_of_one() -> None:
     assert list(history(apart(3, 0), 5)) == list(history(kpg.connect(), 5))
 
@@ -92,6 +93,7 @@ def test_a_worker_without_a_function_says_so_and_nothing_has_changed(
         assert db._engine.executor.crew.processes == processes
 
 
+@pytest.mark.soak
 def test_a_worker_without_memory_says_so_and_nothing_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     crew = ThreadMembers(2)
     with Database(workers=Workers(crew, 0)) as db:
@@ -118,6 +120,7 @@ def test_a_worker_without_memory_says_so_and_nothing_has_changed(monkeypatch: py
         assert crew.members[0].is_broken
 
 
+@pytest.mark.soak
 def test_members_that_their_starter_has_lost_are_asked_nothing_more() -> None:
     starter = Losing()
     with Database(workers=Workers(NetworkMembers(2, EFFORT, starter))) as db:
@@ -131,6 +134,7 @@ def test_members_that_their_starter_has_lost_are_asked_nothing_more() -> None:
         assert all(map(gone, processes))
 
 
+@pytest.mark.soak
 def test_a_network_that_is_cut_ends_all_workers_and_loses_nothing() -> None:
     starter = Through()
     with Database(workers=Workers(NetworkMembers(2, EFFORT, starter))) as db:
@@ -145,6 +149,7 @@ def test_a_network_that_is_cut_ends_all_workers_and_loses_nothing() -> None:
         assert rows(db, "select * from sums") == [("X", 2), ("Y", 5)]
 
 
+@pytest.mark.soak
 def test_a_member_that_another_is_gone_for_hangs_up() -> None:
     here, there = connection_pair()
 
@@ -178,6 +183,7 @@ def test_a_member_that_another_is_gone_for_hangs_up() -> None:
     there.close()
 
 
+@pytest.mark.soak
 def test_ctrl_c_ends_a_step_at_all_workers() -> None:
     with apart(2) as db:
         db.sql("create table n(i int primary key); insert into n select generate_series(1, 3000)")

@@ -56,6 +56,7 @@ def _rows(db: Database, query: str) -> list[tuple[object, ...]]:
     return sorted(found.fetchall(), key=repr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "count", "expected"),
     [

@@ -78,6 +78,7 @@ def database() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", QUERIES)
 def test_agrees_with_duckdb(number: int, database: duckdb.DuckDBPyConnection) -> None:
     query = bound(number)

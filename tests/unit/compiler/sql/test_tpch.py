@@ -49,6 +49,7 @@ def database(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", QUERIES)
 def test_agrees_with_duckdb(number: int, data: Data, database: duckdb.DuckDBPyConnection) -> None:
     query = query_text(number)
