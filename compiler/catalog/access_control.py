@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
+from kpg.compiler.catalog.entries import POLICIES, Catalog, TableEntry, ViewEntry
+from kpg.compiler.catalog.operations import CatalogOp
 from kpg.compiler.catalog.privileges import Asker, Key, Policy, Secured
 from kpg.compiler.catalog.routines import Routine
 from kpg.runtime.errors import PrivilegeError, Span
@@ -238,8 +239,9 @@ def policies_of_role(catalog: "Catalog", role: str) -> list[tuple[tuple[str, str
     return [(key, one) for key, one in catalog.policies.items() if role in one.roles]
 
 
-def rename_role_in_policies(catalog: "Catalog", old: str, new: str) -> None:
-    """Rename a role in all policies."""
-    for key, one in policies_of_role(catalog, old):
-        roles = tuple(new if role == old else role for role in one.roles)
-        catalog.policies[key] = replace(one, roles=roles)
+def rename_role_in_policies(catalog: "Catalog", old: str, new: str) -> list[CatalogOp]:
+    """Return the operations that rename a role in all policies."""
+    return [
+        POLICIES.put(key, replace(one, roles=tuple(new if role == old else role for role in one.roles)))
+        for key, one in policies_of_role(catalog, old)
+    ]

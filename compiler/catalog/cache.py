@@ -1,54 +1,19 @@
 """Catalog query cache: rows of system relations, and results of queries over them alone.
 
 Tools read the system catalogs repeatedly, and rebuilding the rows costs far more than checking that
-nothing changed. An entry is valid while every part of the catalog has the version that it had when
-the entry was stored, and while the session state that it read is equal. :class:`VersionedDict` has
-a globally unique ``version`` that changes on every mutation, so the check does not compare
-contents. The cache holds at most ``MAX_ENTRIES`` entries and evicts the least recently used.
+nothing changed. An entry is valid while the catalog has the snapshot that it had when the entry was
+stored, and while the session state that it read is equal. The cache holds at most ``MAX_ENTRIES``
+entries and evicts the least recently used.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import field
-from itertools import count
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from kpg.compiler.catalog.constraints import Deparser, VerbatimDeparser
 from kpg.runtime.records import dataclass
-
-K = TypeVar("K")
-V = TypeVar("V")
-_VERSIONS: Final = count(1)
-
-
-class VersionedDict(dict[K, V]):
-    """A dict whose globally unique ``version`` changes on every mutation."""
-
-    __slots__ = ("version",)
-
-    def __init__(self, *items: Any) -> None:
-        super().__init__(*items)
-        self.version = next(_VERSIONS)
-
-
-def _versioned_method(name: str) -> Callable[..., Any]:
-    plain = getattr(dict, name)
-
-    def method(self: "VersionedDict[Any, Any]", *given: Any, **named: Any) -> Any:
-        self.version = next(_VERSIONS)
-        return plain(self, *given, **named)
-
-    method.__name__, method.__doc__ = name, plain.__doc__
-    return method
-
-
-MUTATORS: Final = (
-    "__setitem__", "__delitem__", "__ior__", "clear", "pop", "popitem", "setdefault", "update",
-)  # fmt: skip
-for _name in MUTATORS:
-    setattr(VersionedDict, _name, _versioned_method(_name))
-
 
 Catalog = Any
 """The catalog's type. The catalog imports this module, so it cannot be named here."""
@@ -69,7 +34,7 @@ class CatalogCache:
 
     def get(self, catalog: Catalog, key: Hashable) -> Any:
         """Return the value of a key; None if there is none or it may be stale."""
-        if self._seen != _catalog_versions(catalog):
+        if self._seen != catalog.snapshot():
             self._values.clear()
             return None
         found = self._values.get(key)
@@ -84,10 +49,10 @@ class CatalogCache:
 
     def put(self, catalog: Catalog, key: Hashable, value: Any, session_rows: SessionRows) -> None:
         """Store a value that was computed from the current catalog and from ``session_rows``."""
-        parts = _catalog_versions(catalog)
-        if self._seen != parts:
+        snapshot = catalog.snapshot()
+        if self._seen != snapshot:
             self._values.clear()
-            self._seen = tuple(dict(one) if isinstance(one, dict) else one for one in parts)
+            self._seen = snapshot
         self._values[key] = value, session_rows
         if len(self._values) > MAX_ENTRIES:
             self._values.popitem(last=False)
@@ -121,18 +86,6 @@ def record_session_rows(catalog: Catalog) -> Iterator[SessionRows]:
         yield told
     finally:
         consulted.session_rows = plain
-
-
-def _catalog_versions(catalog: Catalog) -> tuple[object, ...]:
-    """Return the parts of the catalog that system relations read, or their versions where they have one."""
-    rights = catalog.privileges
-    parts = (
-        *(catalog.entries, catalog.sequences, catalog.schemas, catalog.comments, catalog.indexes),
-        *(catalog.types, catalog.routines, catalog.aggregates, catalog.policies, catalog.row_security),
-        *(catalog.partitions, catalog.partitioned, catalog.unique_indexes, catalog.extensions),
-        *(rights.roles, rights.owners, rights.acls, rights.default_acls),
-    )
-    return tuple(one.version if isinstance(one, VersionedDict) else one for one in parts)
 
 
 @dataclass(slots=True)

@@ -7,11 +7,12 @@ view appear and disappear when that row changes.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final, TypeVar
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.algebra.rel import Get, OrderBy, Rel
-from kpg.compiler.catalog.cache import SystemReads, VersionedDict
+from kpg.compiler.catalog.cache import SystemReads
 from kpg.compiler.catalog.constraints import (
     Constraints,
     Domain,
@@ -21,7 +22,18 @@ from kpg.compiler.catalog.constraints import (
     Sequence,
     UniqueIndex,
 )
-from kpg.compiler.catalog.privileges import BOOTSTRAP_ROLE, Asker, Policy, Privileges, Secured
+from kpg.compiler.catalog.operations import CatalogOp, ObjectKind, Put
+from kpg.compiler.catalog.privileges import (
+    ACLS,
+    BOOTSTRAP_ROLE,
+    DEFAULT_ACLS,
+    OWNERS,
+    ROLES,
+    Asker,
+    Policy,
+    Privileges,
+    Secured,
+)
 from kpg.compiler.catalog.routines import Aggregate, ArrayFold, Routine
 from kpg.compiler.qualified_names import (
     DEFAULT_SEARCH_PATH,
@@ -46,21 +58,6 @@ KEY_TABLE_PREFIX = "kpg_keys."
 """Prefix of the tables that store keys of unique indexes. The catalogs do not list them."""
 PUBLIC = "public"
 TEMPORARY = "pg_temp"
-OBJECT_FIELDS = (
-    *(
-        "_entries",
-        "sequences",
-        "schemas",
-        "comments",
-        "indexes",
-        "types",
-        "routines",
-        "aggregates",
-        "policies",
-    ),
-    *("row_security", "partitions", "partitioned", "unique_indexes", "extensions"),
-)
-"""Fields with the catalog's objects by name."""
 TYPE_NAMES_TO_SUGGEST = ("string", "text", "int", "float")
 """Type names that hints suggest, beside the names of kinds."""
 T = TypeVar("T")
@@ -132,6 +129,30 @@ class ViewEntry:
 
 Entry = TableEntry | ViewEntry
 
+RELATIONS: Final = ObjectKind[str, Entry]("entries")
+FUNCTIONS: Final = ObjectKind[str, "UserFunctionName[UserFunction]"]("functions")
+SEQUENCES: Final = ObjectKind[str, Sequence]("sequences")
+SCHEMAS: Final = ObjectKind[str, str]("schemas")
+COMMENTS: Final = ObjectKind[tuple[str, ...], str]("comments")
+INDEXES: Final = ObjectKind[str, Index]("indexes")
+TYPES: Final = ObjectKind[str, Type | Domain]("types")
+ROUTINES: Final = ObjectKind[str, tuple[Routine, ...]]("routines")
+AGGREGATES: Final = ObjectKind[str, tuple[Aggregate, ...]]("aggregates")
+POLICIES: Final = ObjectKind[tuple[str, str], Policy]("policies")
+ROW_SECURITY: Final = ObjectKind[str, Secured]("row_security")
+PARTITIONS: Final = ObjectKind[str, Heir]("partitions")
+PARTITIONED: Final = ObjectKind[str, Partitioned]("partitioned")
+UNIQUE_INDEXES: Final = ObjectKind[tuple[str, str], UniqueIndex]("unique_indexes")
+EXTENSIONS: Final = ObjectKind[str, str]("extensions")
+KINDS: Final[tuple[ObjectKind[Any, Any], ...]] = (
+    *(RELATIONS, SEQUENCES, SCHEMAS, COMMENTS, INDEXES, TYPES, ROUTINES, AGGREGATES, POLICIES, ROW_SECURITY),
+    *(PARTITIONS, PARTITIONED, UNIQUE_INDEXES, EXTENSIONS, ROLES, OWNERS, ACLS, DEFAULT_ACLS),
+)
+"""The kinds of objects that take part in transactions. Python functions do not."""
+CatalogSnapshot = tuple[Mapping[Any, Any], ...]
+"""The objects of a catalog at some moment: the mapping of each of ``KINDS``."""
+_OBJECTS: Final = attrgetter(*(kind.mapping for kind in KINDS))
+
 
 @dataclass(slots=True)
 class Catalog:
@@ -140,30 +161,31 @@ class Catalog:
     Names of schemas other than ``public`` are qualified.
     """
 
-    _entries: dict[str, Entry] = field(default_factory=dict)
-    functions: "dict[str, UserFunctionName[UserFunction]]" = field(default_factory=dict)
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+    """Tables and views by lower-case name."""
+    functions: "Mapping[str, UserFunctionName[UserFunction]]" = field(default_factory=dict)
     function_count: int = 0
-    sequences: dict[str, Sequence] = field(default_factory=VersionedDict)
-    schemas: dict[str, str] = field(default_factory=lambda: {PUBLIC: PUBLIC})
+    sequences: Mapping[str, Sequence] = field(default_factory=dict)
+    schemas: Mapping[str, str] = field(default_factory=lambda: {PUBLIC: PUBLIC})
     search_path: tuple[str, ...] = DEFAULT_SEARCH_PATH
     settings: dict[str, str] = field(default_factory=dict)  # settings of the session
-    comments: dict[tuple[str, ...], str] = field(default_factory=VersionedDict)
-    indexes: dict[str, Index] = field(default_factory=VersionedDict)
-    types: dict[str, Type | Domain] = field(default_factory=dict)
+    comments: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    indexes: Mapping[str, Index] = field(default_factory=dict)
+    types: Mapping[str, Type | Domain] = field(default_factory=dict)
     """User-defined types and domains by lower-case name."""
-    routines: dict[str, tuple[Routine, ...]] = field(default_factory=dict)
+    routines: Mapping[str, tuple[Routine, ...]] = field(default_factory=dict)
     """User-defined SQL functions by lower-case name, with all overloads."""
-    aggregates: dict[str, tuple[Aggregate, ...]] = field(default_factory=dict)
+    aggregates: Mapping[str, tuple[Aggregate, ...]] = field(default_factory=dict)
     """User-defined aggregates by lower-case name, with all overloads."""
-    policies: dict[tuple[str, str], Policy] = field(default_factory=dict)
+    policies: Mapping[tuple[str, str], Policy] = field(default_factory=dict)
     """Row security policies by lower-case table and name."""
-    row_security: dict[str, Secured] = field(default_factory=dict)
+    row_security: Mapping[str, Secured] = field(default_factory=dict)
     """Tables for which row-level security was ever enabled or forced, by lower-case name."""
-    partitions: dict[str, Heir] = field(default_factory=dict)
+    partitions: Mapping[str, Heir] = field(default_factory=dict)
     """Partitions by lower-case name."""
-    partitioned: dict[str, Partitioned] = field(default_factory=dict)
+    partitioned: Mapping[str, Partitioned] = field(default_factory=dict)
     """Partitioned tables by lower-case name."""
-    unique_indexes: dict[tuple[str, str], UniqueIndex] = field(default_factory=dict)
+    unique_indexes: Mapping[tuple[str, str], UniqueIndex] = field(default_factory=dict)
     """Unique indexes over expressions or with a predicate, by lower-case table and name."""
     now: int = 0  # current time of the running statement, in microseconds since 1970
     system_reads: SystemReads = field(default_factory=SystemReads)
@@ -181,10 +203,10 @@ class Catalog:
     fold_function: "Callable[[ArrayFold], UserFunctionName[UserFunction]] | None" = None
     """Return the function by which plans compute a user-defined aggregate."""
     version: int = 0
-    """Number of changes to relations and privileges."""
+    """Number of changes. A cached plan is valid for one version."""
     privileges: Privileges = field(default_factory=Privileges)
     attached_tables: set[str] = field(default_factory=set)  # internal tables, found on every search path
-    extensions: dict[str, str] = field(default_factory=dict)
+    extensions: Mapping[str, str] = field(default_factory=dict)
     """Versions of the database's extensions by name, when they were created."""
     user_catalog: "Catalog | None" = None
     """The catalog that system relations describe, if this one is a variant for planning."""
@@ -196,7 +218,7 @@ class Catalog:
 
     @property
     def resolution_key(self) -> tuple[str, ...]:
-        """The inputs of name resolution: search path, and the current user if privileges are checked."""
+        """What name resolution depends on: search path, and the current user if privileges are checked."""
         own = (self.temporary_schema,) if self.temporary_schema in self.schemas else ()
         return (*own, *self.path, "", self.asker.user) if self.checks_privileges else (*own, *self.path)
 
@@ -226,22 +248,17 @@ class Catalog:
         return self.find(name) is not None
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter(self._entries.values())
-
-    @property
-    def entries(self) -> "dict[str, Entry]":
-        """Tables and views by lower-case name. Do not modify the dict."""
-        return self._entries
+        return iter(self.entries.values())
 
     def find(self, name: str) -> Entry | None:
         """Return the entry of a name, searching the path unless the name is resolved, or None."""
-        found = self._entries.get(name.lower())
+        found = self.entries.get(name.lower())
         if isinstance(name, QualifiedName) or (found is not None and found.name in self.attached_tables):
             return found
         plain = found is None or "." not in name
-        return self._find_on_path(self._entries, name.lower(), found) if plain else found
+        return self._find_on_path(self.entries, name.lower(), found) if plain else found
 
-    def _find_on_path(self, objects: "dict[str, T]", name: str, public: "T | None") -> "T | None":
+    def _find_on_path(self, objects: Mapping[str, T], name: str, public: "T | None") -> "T | None":
         """Return the object of a name on the search path, given its object in ``public``."""
         if "." in name:
             schema, _, rest = name.partition(".")
@@ -263,7 +280,7 @@ class Catalog:
         """Return the user-defined type or domain of a name; None if there is none."""
         return self._find(self.types, name)
 
-    def _find(self, objects: "dict[str, T]", name: str) -> "T | None":
+    def _find(self, objects: Mapping[str, T], name: str) -> "T | None":
         exact = objects.get(name.lower())
         if isinstance(name, QualifiedName):
             return exact
@@ -353,7 +370,8 @@ class Catalog:
             own = self.temporary_schema
             if schema and schema.lower() not in (TEMPORARY, own):
                 raise ProgrammingError("cannot create temporary relation in non-temporary schema", span=span)
-            self.schemas[own] = own
+            if own not in self.schemas:
+                self.apply(SCHEMAS.put(own, own))
             return QualifiedName(f"{own}.{rest}")
         if not schema:
             schema = next((one for one in self.path if one in self.schemas), PUBLIC)
@@ -416,14 +434,13 @@ class Catalog:
         Raises:
             ProgrammingError: The name is in use.
         """
-        old = self._entries.get(entry.name.lower())
+        old = self.entries.get(entry.name.lower())
         both_views = isinstance(old, ViewEntry) and isinstance(entry, ViewEntry)
         if old is not None and not (replace and both_views):
             raise ProgrammingError(
                 f'relation "{old.name}" already exists', hint="DROP it first, or choose another name"
             )
-        self.version += 1
-        self._entries[entry.name.lower()] = entry
+        self.replace(entry)
 
     def remove(self, name: str) -> Entry:
         """Remove an entry and return it.
@@ -432,8 +449,7 @@ class Catalog:
             ProgrammingError: There is none.
         """
         entry = self.get(name)
-        self.version += 1
-        del self._entries[entry.name.lower()]
+        self.apply(RELATIONS.remove(entry.name.lower()))
         return entry
 
     def next_function_number(self) -> int:
@@ -441,26 +457,61 @@ class Catalog:
         self.function_count += 1
         return self.function_count
 
+    def apply(self, *ops: CatalogOp) -> None:
+        """Perform operations, in their order. No other code changes the objects of a catalog."""
+        changed: dict[str, dict[Any, Any]] = {}
+        for op in ops:
+            path = op.kind.mapping
+            objects = changed.get(path)
+            if objects is None:
+                objects = changed[path] = dict(attrgetter(path)(self))
+            if isinstance(op, Put):
+                objects[op.key] = op.value
+            else:
+                objects.pop(op.key, None)
+        for path, objects in changed.items():
+            self._set_objects(path, objects)
+        self.version += bool(changed)
+
+    def _set_objects(self, path: str, objects: Mapping[Any, Any]) -> None:
+        owner, _, name = path.rpartition(".")
+        setattr(self.privileges if owner else self, name, objects)
+
+    def snapshot(self) -> CatalogSnapshot:
+        """Return the objects, for :meth:`restore`."""
+        objects: CatalogSnapshot = _OBJECTS(self)
+        return objects
+
+    def restore(self, snapshot: CatalogSnapshot) -> None:
+        """Return to the objects of a snapshot."""
+        for kind, objects in zip(KINDS, snapshot, strict=True):
+            self._set_objects(kind.mapping, objects)
+        self.version += 1
+
+    def invalidate_plans(self) -> None:
+        """Make cached plans invalid, as a change does."""
+        self.version += 1
+
     def copy(self) -> "Catalog":
-        """Return an independent copy with the same entries, for rollback."""
+        """Return an independent copy. It shares the mappings, which are never changed in place."""
         return Catalog(
-            dict(self._entries),
-            dict(self.functions),
+            self.entries,
+            self.functions,
             self.function_count,
-            VersionedDict(self.sequences),
-            dict(self.schemas),
+            self.sequences,
+            self.schemas,
             self.search_path,
             self.settings,
-            VersionedDict(self.comments),
-            VersionedDict(self.indexes),
-            dict(self.types),
-            dict(self.routines),
-            dict(self.aggregates),
-            dict(self.policies),
-            dict(self.row_security),
-            dict(self.partitions),
-            dict(self.partitioned),
-            dict(self.unique_indexes),
+            self.comments,
+            self.indexes,
+            self.types,
+            self.routines,
+            self.aggregates,
+            self.policies,
+            self.row_security,
+            self.partitions,
+            self.partitioned,
+            self.unique_indexes,
             self.now,
             self.system_reads,
             asker=self.asker,
@@ -470,23 +521,12 @@ class Catalog:
             privileges=self.privileges.copy(),
             fold_function=self.fold_function,
             attached_tables=self.attached_tables,
-            extensions=dict(self.extensions),
+            extensions=self.extensions,
         )
-
-    def copy_from(self, other: "Catalog") -> None:
-        """Replace the contents by those of another catalog."""
-        for name in OBJECT_FIELDS:  # in place, since the dictionaries are shared
-            known = getattr(self, name)
-            known.clear()
-            known.update(getattr(other, name))
-        self.privileges.copy_from(other.privileges)
-        self.search_path = other.search_path
-        self.version += 1
 
     def replace(self, entry: Entry) -> None:
         """Replace the entry of the same name."""
-        self.version += 1
-        self._entries[entry.name.lower()] = entry
+        self.apply(RELATIONS.put(entry.name.lower(), entry))
 
 
 def get_node(entry: Entry) -> Get:
@@ -520,10 +560,12 @@ OF_RELATIONS: Final = ("RELATION", "COLUMN", "CONSTRAINT", "POLICY")
 """Kinds of objects that are identified by the name of a relation."""
 
 
-def move_comments(catalog: Catalog, was: str, name: str = "") -> None:
-    """Move the comments of a relation and its parts to its new name; drop them if there is none."""
-    for key, text in list(catalog.comments.items()):
-        if key[0] in OF_RELATIONS and key[1] == was.lower():
-            del catalog.comments[key]
-            if name:
-                catalog.comments[(key[0], name.lower(), *key[2:])] = text
+def move_comments(catalog: Catalog, old: str, new: str = "") -> list[CatalogOp]:
+    """Return the operations that move the comments of a relation and its parts, or that remove them."""
+    ops: list[CatalogOp] = []
+    for key, text in catalog.comments.items():
+        if key[0] in OF_RELATIONS and key[1] == old.lower():
+            ops.append(COMMENTS.remove(key))
+            if new:
+                ops.append(COMMENTS.put((key[0], new.lower(), *key[2:]), text))
+    return ops

@@ -5,11 +5,11 @@ its kind: all privileges for the owner, and Postgres' defaults for PUBLIC. Super
 object without a recorded owner belongs to the bootstrap role.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Final, TypeVar
 
-from kpg.compiler.catalog.cache import VersionedDict
+from kpg.compiler.catalog.operations import CatalogOp, ObjectKind
 from kpg.runtime.records import dataclass
 
 T = TypeVar("T")
@@ -223,26 +223,27 @@ def privilege_kind(key: Key) -> str:
     return "TABLE" if key[0] == "RELATION" else key[0]
 
 
+ROLES: Final = ObjectKind[str, Role]("privileges.roles")
+OWNERS: Final = ObjectKind[Key, str]("privileges.owners")
+ACLS: Final = ObjectKind[Key, Items]("privileges.acls")
+DEFAULT_ACLS: Final = ObjectKind[DefaultKey, Items]("privileges.default_acls")
+
+
 @dataclass(slots=True)
 class Privileges:
-    """Roles, owners and access control lists. ``default_acls`` are ACLs for objects to be created."""
+    """Roles, owners and access control lists. ``default_acls`` are ACLs for objects to be created.
 
-    roles: dict[str, Role] = field(default_factory=dict)
-    owners: dict[Key, str] = field(default_factory=VersionedDict)
-    acls: dict[Key, Items] = field(default_factory=VersionedDict)
-    default_acls: dict[DefaultKey, Items] = field(default_factory=dict)
+    The catalog changes them by operations; the ``ops_to_`` methods return such.
+    """
+
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    owners: Mapping[Key, str] = field(default_factory=dict)
+    acls: Mapping[Key, Items] = field(default_factory=dict)
+    default_acls: Mapping[DefaultKey, Items] = field(default_factory=dict)
 
     def copy(self) -> "Privileges":
-        """Return an independent copy."""
-        return Privileges(
-            dict(self.roles), VersionedDict(self.owners), VersionedDict(self.acls), dict(self.default_acls)
-        )
-
-    def copy_from(self, other: "Privileges") -> None:
-        """Replace the contents by a copy of another's."""
-        taken = other.copy()
-        self.roles, self.owners = taken.roles, taken.owners
-        self.acls, self.default_acls = taken.acls, taken.default_acls
+        """Return an independent copy, which shares the mappings."""
+        return Privileges(self.roles, self.owners, self.acls, self.default_acls)
 
     # Roles
 
@@ -319,9 +320,9 @@ class Privileges:
         """Return whether a role has the owner's privileges on an object."""
         return self.is_superuser(name) or self.owner(key) in self.effective_roles(name)
 
-    def initial_acl(self, key: Key) -> Items:
-        """Return the ACL of an object without grants."""
-        kind, owner = privilege_kind(key), self.owner(key)
+    def initial_acl(self, key: Key, owner: str = "") -> Items:
+        """Return the ACL of an object without grants; ``owner`` is given for a new object."""
+        kind, owner = privilege_kind(key), owner or self.owner(key)
         if kind == "COLUMN":
             return ()
         own = Item(owner, owner, ALL_LETTERS[kind])
@@ -358,39 +359,44 @@ class Privileges:
         own = self.effective_roles(name)
         return any(letter in one.options and one.grantee in own for one in self.acl(key))
 
-    def remove_object(self, key: Key) -> None:
-        """Remove the owner and ACLs of an object and its columns."""
-        self.owners.pop(key, None)
-        self.acls.pop(key, None)
-        if key[0] == "RELATION":
-            for column in [one for one in self.acls if one[0] == "COLUMN" and one[1] == key[1]]:
-                del self.acls[column]
+    def column_keys(self, key: Key) -> list[Key]:
+        """Return the keys of a relation's columns that have an ACL; none for other objects."""
+        if key[0] != "RELATION":
+            return []
+        return [one for one in self.acls if one[0] == "COLUMN" and one[1] == key[1]]
 
-    def rename_object(self, old: Key, new: Key) -> None:
-        """Rename an object or a column."""
+    def ops_to_remove(self, key: Key) -> list[CatalogOp]:
+        """Return the operations that remove the owner and ACLs of an object and its columns."""
+        removed = [OWNERS.remove(key)] if key in self.owners else []
+        return [*removed, *(ACLS.remove(one) for one in (key, *self.column_keys(key)) if one in self.acls)]
+
+    def ops_to_rename(self, old: Key, new: Key) -> list[CatalogOp]:
+        """Return the operations that rename an object or a column."""
+        ops: list[CatalogOp] = []
         if old in self.owners:
-            self.owners[new] = self.owners.pop(old)
-        if old in self.acls:
-            self.acls[new] = self.acls.pop(old)
-        if old[0] == "RELATION":
-            for key in [one for one in self.acls if one[0] == "COLUMN" and one[1] == old[1]]:
-                self.acls["COLUMN", new[1], key[2]] = self.acls.pop(key)
+            ops += (OWNERS.remove(old), OWNERS.put(new, self.owners[old]))
+        renamed = {old: new} | {key: ("COLUMN", new[1], key[2]) for key in self.column_keys(old)}
+        for before, after in renamed.items():
+            if before in self.acls:
+                ops += (ACLS.remove(before), ACLS.put(after, self.acls[before]))
+        return ops
 
-    def add_object(self, key: Key, owner: str, schema: str) -> None:
-        """Set the owner of a new object, and its ACL from the owner's default privileges."""
+    def ops_to_add(self, key: Key, owner: str, schema: str) -> list[CatalogOp]:
+        """Return the operations that set the owner of a new object, and its ACL by default privileges."""
+        ops: list[CatalogOp] = []
         if owner != BOOTSTRAP_ROLE or key == ("SCHEMA", "public"):
-            self.owners[key] = owner
+            ops.append(OWNERS.put(key, owner))
         kind = {"TABLE": "TABLES", "SEQUENCE": "SEQUENCES", "SCHEMA": "SCHEMAS"}.get(
             privilege_kind(key), f"{privilege_kind(key)}S"
         )
         everywhere = self.default_acls.get((owner, "", kind))
         here = self.default_acls.get((owner, schema, kind), ())
         if everywhere is None and not here:
-            return
-        items = list(self.initial_acl(key) if everywhere is None else everywhere)
+            return ops
+        items = list(self.initial_acl(key, owner) if everywhere is None else everywhere)
         for one in here:
             items = merge_item(items, one)
-        self.acls[key] = self.sort_acl(items)
+        return [*ops, ACLS.put(key, self.sort_acl(items))]
 
     def sort_acl(self, items: Iterable[Item]) -> Items:
         """Sort the items by grantee: PUBLIC first, then roles by age."""

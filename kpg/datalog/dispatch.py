@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from kpg.compiler.catalog.entries import Catalog, did_you_mean
+from kpg.compiler.catalog.entries import RELATIONS, Catalog, did_you_mean
 from kpg.compiler.datalog.check import CheckedProgram, check, include_reader
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.parser import parse
@@ -291,8 +291,7 @@ def reinstall(engine: Engine, label: str, stored: StoredProgram, find: Callable[
     texts, mark, tables, views, materialized = stored
     text, filename, folders, macros, files, import_paths = texts[0]
     catalog = engine.catalog.copy()
-    for name in tables:
-        catalog.remove(name)
+    catalog.apply(*(RELATIONS.remove(catalog.get(name).name.lower()) for name in tables))
     functors = {name: find(name, import_path) for name, import_path in import_paths}
     setting = Setting(folders, macros)
     read = IncludeReader(files)

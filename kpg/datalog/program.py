@@ -7,7 +7,7 @@ from typing import Any, Final
 from kpg.api.result import Result, Rows
 from kpg.api.view import View
 from kpg.compiler.algebra.text import rel_text
-from kpg.compiler.catalog.entries import did_you_mean
+from kpg.compiler.catalog.entries import RELATIONS, did_you_mean
 from kpg.compiler.datalog.check import CheckedProgram, check, read_file
 from kpg.compiler.datalog.core_program import BASE_SUFFIX
 from kpg.compiler.datalog.preprocessor import Setting
@@ -259,9 +259,8 @@ class Program:
     ) -> CheckedProgram:
         """Check a text as an addition to the program. The text's names mean the program's relations."""
         catalog = self.engine.catalog.copy()
-        for name in self.relations:
-            if name in catalog:
-                catalog.remove(name)
+        found = (catalog.find(name) for name in self.relations)
+        catalog.apply(*(RELATIONS.remove(entry.name.lower()) for entry in found if entry is not None))
         try:
             return check(text, catalog, file=filename or "", read=read, base=self.checked)
         except DatalogError as error:

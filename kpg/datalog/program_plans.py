@@ -13,7 +13,7 @@ from typing import Final
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.traverse import transform_up
-from kpg.compiler.catalog.entries import Catalog, ViewEntry
+from kpg.compiler.catalog.entries import RELATIONS, Catalog, ViewEntry
 from kpg.compiler.rules import core
 from kpg.compiler.rules.lower.program import Lowering, Sources
 from kpg.compiler.sql.frontend import LoweredQuery
@@ -165,8 +165,7 @@ class InstalledStrata:
     def _plan(self, name: str, catalog: Catalog, materialized: frozenset[str]) -> PlannedStatement:
         if self._entries:
             catalog = catalog.copy()
-            for entry in self._entries.values():
-                catalog.add(entry)
+            catalog.apply(*(RELATIONS.put(entry.name.lower(), entry) for entry in self._entries.values()))
         rel = definition(
             self._lowering, name, catalog, materialized | frozenset(self._installed), self._names
         )

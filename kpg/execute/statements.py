@@ -19,7 +19,6 @@ from kpg.compiler.sql.parse.definitions import AnyDefinition, CreateSchema, Defi
 from kpg.compiler.sql.parse.features import StatementSpan
 from kpg.compiler.sql.rewrite.name_qualification import qualify_definition
 from kpg.execute.changes.dml import compute_with_numbers, evaluate_volatile
-from kpg.execute.definitions.user_types import resolve_types
 from kpg.execute.queries.query_plan import bind, plan_bound
 from kpg.execute.registry import Handler, Kind, Outcome, register, registration
 from kpg.runtime.errors import NotSupportedError
@@ -31,6 +30,7 @@ from kpg.session.transaction import State
 
 if TYPE_CHECKING:
     from kpg.execute import table_locks
+    from kpg.execute.definitions import user_types
     from kpg.execute.queries import eager_subexpressions, for_update, limit, plan_cache, side_effects
     from kpg.postgres import privileges
     from kpg.postgres.privileges import DefinitionStatement as PrivilegesDefining
@@ -45,6 +45,7 @@ else:
     privileges = LazyModule("kpg.postgres.privileges")
     settings = LazyModule("kpg.session.settings")
     time_travel = LazyModule("kpg.session.time_travel")
+    user_types = LazyModule("kpg.execute.definitions.user_types")
 
 
 NO_BLOCK: Final[AbstractContextManager[None]] = nullcontext()
@@ -130,7 +131,7 @@ def _define(engine: Engine, statement: Any, handler: Handler) -> Outcome:
     with changing, writing, check_ownership(engine, statement), _wait_for_locks(engine, statement):
         if isinstance(statement, Definition):
             engine.check_can_define("a definition")
-        return handler(engine, _qualify(engine, resolve_types(statement, engine.catalog)))
+        return handler(engine, _qualify(engine, user_types.resolve_types(statement, engine.catalog)))
 
 
 def begin(engine: Engine, statement: ast.Begin) -> None:

@@ -102,12 +102,11 @@ def wait_for_definition(engine: Engine, statement: Definition) -> Iterator[None]
     """Wait for locks of a definition before the block, and after it for other tables that it changed."""
     for table, mode in locks_of_definition(engine, statement):
         _wait(engine, table, mode)
-    entries = engine.catalog.entries
     others = engine.locks.tables_of_others(engine.catalog.asker.number)
-    before = {name: entries.get(name.lower()) for name in others}
+    before = {name: engine.catalog.entries.get(name.lower()) for name in others}
     yield
     for name, entry in before.items():
-        current = entries.get(name.lower())
+        current = engine.catalog.entries.get(name.lower())
         if current != entry:
             _wait(engine, name, ACCESS_EXCLUSIVE if current is None else SHARED)
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kpg.compiler.algebra import rel
 from kpg.compiler.catalog import access_control, constraints, entries, privileges, routines
-from kpg.compiler.catalog.cache import VersionedDict
 from kpg.compiler.catalog.entries import CLOCK, TEMPORARY, Catalog, TableEntry, ViewEntry
 from kpg.compiler.catalog.privileges import Privileges
 from kpg.runtime import scalar, types
@@ -76,7 +75,7 @@ def diff_states(before: State, after: State) -> StateChanges:
 class ChangeDetector:
     """Detects whether the persistent state may have changed.
 
-    Large dicts have versions; other parts are compared.
+    The catalog has a version; other parts are compared.
     """
 
     def __init__(self, engine: "Engine") -> None:
@@ -86,27 +85,14 @@ class ChangeDetector:
     def _parts(self) -> tuple[Any, ...]:
         engine, catalog = self._engine, self._engine.catalog
         numbers = engine.sequences.next if engine.used_sequences is not None else {}
-        catalog_dicts = (catalog.sequences, catalog.schemas, catalog.comments, catalog.indexes, catalog.types)
-        engine_dicts = (
-            catalog.routines,
-            *(catalog.aggregates, catalog.policies, catalog.row_security),
-            *(catalog.partitions, catalog.partitioned, catalog.unique_indexes),
-            catalog.extensions,
-            engine.views,
-            engine.dataflows,
-            engine.extras,
-            engine.goals,
-        )
-        rights = catalog.privileges
-        privilege_dicts = (rights.roles, rights.owners, rights.acls, rights.default_acls)
-        parts = (*catalog_dicts, *engine_dicts, *privilege_dicts, engine.function_records, numbers)
+        engine_dicts = (engine.views, engine.dataflows, engine.extras, engine.goals, engine.function_records)
         counters = (
             catalog.version,
             engine.clock.has_row,
             engine.clock.advanced_time,
             frozenset(engine.views.pending),
         )
-        return (*(part.version if isinstance(part, VersionedDict) else part for part in parts), counters)
+        return (*engine_dicts, numbers, counters)
 
     def may_differ(self) -> bool:
         """Return whether the state may have changed since :meth:`mark_recorded`."""

@@ -19,7 +19,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.catalog.constraints import Heir, UniqueIndex
-from kpg.compiler.catalog.entries import CLOCK, CLOCK_SCHEMA, PUBLIC, TableEntry
+from kpg.compiler.catalog.entries import (
+    AGGREGATES,
+    CLOCK,
+    CLOCK_SCHEMA,
+    COMMENTS,
+    EXTENSIONS,
+    INDEXES,
+    PARTITIONED,
+    PARTITIONS,
+    POLICIES,
+    PUBLIC,
+    RELATIONS,
+    ROUTINES,
+    ROW_SECURITY,
+    SCHEMAS,
+    SEQUENCES,
+    TYPES,
+    UNIQUE_INDEXES,
+    TableEntry,
+)
+from kpg.compiler.catalog.operations import CatalogOp
+from kpg.compiler.catalog.privileges import ACLS, DEFAULT_ACLS, OWNERS, ROLES
 from kpg.compiler.catalog.routines import Aggregate, Routine
 from kpg.compiler.qualified_names import mark_qualified
 from kpg.compiler.sql.bind.user_aggregates import FOLD_PREFIX
@@ -123,39 +144,14 @@ class DefinitionRestorer:
         for name in (key[1] for key in state if key[0] == "extension"):
             if extensions.find(name) is None and self._whole:
                 raise extensions.missing_error(name, "the folder")
-            catalog.extensions[name] = state["extension", name]
+            catalog.apply(EXTENSIONS.put(name, state["extension", name]))
         # Before tables: workers receive rows by DISTRIBUTED BY, which is an extra.
         engine.extras.update((key[1], value) for key, value in state.items() if key[0] == "extra")
         for key, value in state.items():
-            match key[0]:
-                case "schema":
-                    catalog.schemas[key[1]] = value
-                case "type":
-                    catalog.types[key[1]] = value
-                case "sequence":
-                    catalog.sequences[key[1]] = mark_qualified(value, "name")
-                case "routine":
-                    routines = _supported_routines(value)
-                    if routines:
-                        catalog.routines[key[1]] = routines
-                case "other" if key[1] == "aggregate":
-                    catalog.aggregates[key[2]] = _add_result_types(value, state)
-                case "other":
-                    self._restore_other(key, value)
-                case "comment":
-                    catalog.comments[key[1:]] = value
-                case "role":
-                    catalog.privileges.roles[key[1]] = value
-                case "owner":
-                    catalog.privileges.owners[key[1:]] = value
-                case "list":
-                    catalog.privileges.acls[key[1:]] = value
-                case "default":
-                    catalog.privileges.default_acls[key[1], key[2], key[3]] = value
-                case "table":
-                    self._create_table(value[0], value[1].name, value[1].schema)
-                    catalog.add(_mark_targets_qualified(value[1]))
-        catalog.schemas.setdefault(PUBLIC, PUBLIC)
+            if key[0] == "table":
+                self._create_table(value[0], value[1].name, value[1].schema)
+        restored = (_restored_object(key, value, state) for key, value in state.items())
+        catalog.apply(SCHEMAS.put(PUBLIC, PUBLIC), *(op for op in restored if op is not None))
         for key, value in state.items():
             if key[0] == "number":
                 engine.sequences.next[catalog.sequences[key[1]].name] = value
@@ -164,25 +160,6 @@ class DefinitionRestorer:
         if number is not None:
             self._create_table(number, CLOCK, CLOCK_SCHEMA)
             engine.clock.has_row = True
-
-    def _restore_other(self, key: Key, value: Any) -> None:
-        """Restore a definition that belongs to a relation."""
-        kind, table, name = key[1:]
-        if isinstance(value, UnsupportedDefinition) or (isinstance(value, Heir) and value.told is None):
-            raise _unsupported_error(f'{kind} "{name}" of "{table}"')
-        catalog = self._engine.catalog
-        mark_qualified(value, "table", "parent", "child", "kept")
-        match kind:
-            case "policy":
-                catalog.policies[table, name] = value
-            case "secured":
-                catalog.row_security[table] = value
-            case "partitioned":
-                catalog.partitioned[table] = value
-            case "inherits":
-                catalog.partitions[name] = value
-            case _:  # "unique index"; "exclusion" in earlier versions
-                catalog.unique_indexes[table, name] = value
 
     def _create_table(self, number: int, name: str, schema: Schema) -> None:
         self._engine.executor.create_table(name, schema, number)
@@ -218,10 +195,14 @@ class DefinitionRestorer:
             engine.tables.refresh_constraints()
         self._restore_functions()
         self._restore_relations(self._unrestored_relations(), requires_all=True)
-        for key, value in state.items():
-            if key[0] == "index":
-                engine.catalog.indexes[key[1]] = mark_qualified(value, "name", "table")
-                self._restore_index(value)
+        indexes = {
+            key[1]: mark_qualified(value, "name", "table")
+            for key, value in state.items()
+            if key[0] == "index"
+        }
+        engine.catalog.apply(*(INDEXES.put(name, index) for name, index in indexes.items()))
+        for index in indexes.values():
+            self._restore_index(index)
         self._restore_goals()
         counters = state.get(("made",), (0, 0, 0))
         engine.catalog.function_count, engine.dataflows_made, tables = counters
@@ -400,6 +381,56 @@ def _supported_routines(stored: tuple[Routine | UnsupportedDefinition, ...]) -> 
                 f'{routine.fields["kind"]} "{routine.fields["name"]}", which is not one query'
             )
     return tuple(routines)
+
+
+def _restored_object(key: Key, value: Any, state: State) -> CatalogOp | None:
+    """Return the operation that restores an object of the catalog; None for entries of other kinds."""
+    match key[0]:
+        case "table":
+            return RELATIONS.put(key[1], _mark_targets_qualified(value[1]))
+        case "schema":
+            return SCHEMAS.put(key[1], value)
+        case "type":
+            return TYPES.put(key[1], value)
+        case "sequence":
+            return SEQUENCES.put(key[1], mark_qualified(value, "name"))
+        case "routine":
+            supported = _supported_routines(value)
+            return ROUTINES.put(key[1], supported) if supported else None
+        case "other":
+            return _restored_table_object(key, value, state)
+        case "comment":
+            return COMMENTS.put(key[1:], value)
+        case "role":
+            return ROLES.put(key[1], value)
+        case "owner":
+            return OWNERS.put(key[1:], value)
+        case "list":
+            return ACLS.put(key[1:], value)
+        case "default":
+            return DEFAULT_ACLS.put((key[1], key[2], key[3]), value)
+    return None
+
+
+def _restored_table_object(key: Key, value: Any, state: State) -> CatalogOp:
+    """Return the operation for an aggregate, policy, partition or unique index."""
+    kind, table, name = key[1:]
+    if kind == "aggregate":
+        return AGGREGATES.put(table, _add_result_types(value, state))
+    if isinstance(value, UnsupportedDefinition) or (isinstance(value, Heir) and value.told is None):
+        raise _unsupported_error(f'{kind} "{name}" of "{table}"')
+    mark_qualified(value, "table", "parent", "child", "kept")
+    match kind:
+        case "policy":
+            return POLICIES.put((table, name), value)
+        case "secured":
+            return ROW_SECURITY.put(table, value)
+        case "partitioned":
+            return PARTITIONED.put(table, value)
+        case "inherits":
+            return PARTITIONS.put(name, value)
+        case _:  # "unique index"; "exclusion" in earlier versions
+            return UNIQUE_INDEXES.put((table, name), value)
 
 
 def _add_result_types(aggregates: tuple[Aggregate, ...], state: State) -> tuple[Aggregate, ...]:

@@ -19,10 +19,14 @@ from kpg.compiler.catalog.access_control import (
     schema_of,
 )
 from kpg.compiler.catalog.entries import Catalog, Entry
+from kpg.compiler.catalog.operations import CatalogOp
 from kpg.compiler.catalog.privileges import (
+    ACLS,
     ALL_LETTERS,
     DATABASE,
+    DEFAULT_ACLS,
     LETTERS,
+    OWNERS,
     PUBLIC,
     PUBLIC_LETTERS,
     Item,
@@ -256,7 +260,6 @@ def run_grant_statement(
     engine: Engine, statement: ast.Grant | ast.AlterDefaults | ast.AlterOwner | ast.Reassign
 ) -> None:
     """Run GRANT, REVOKE, ALTER DEFAULT PRIVILEGES, OWNER TO, REASSIGN OWNED or DROP OWNED."""
-    engine.catalog.version += 1
     match statement:
         case ast.Grant():
             roles = [resolve_role(engine, one, statement.span) if one else PUBLIC for one in statement.roles]
@@ -341,9 +344,9 @@ def _update_acl(engine: Engine, key: Key, letters: str, statement: ast.Grant, ro
             items = _revoke(items, role, grantor, allowed, statement)
     remaining = tuple(one for one in items if one.letters)
     if remaining or key[0] != "COLUMN":
-        privileges.acls[key] = remaining
+        catalog.apply(ACLS.put(key, remaining))
     else:
-        privileges.acls.pop(key, None)
+        catalog.apply(ACLS.remove(key))
 
 
 def _report_missing_options(
@@ -428,9 +431,9 @@ def _update_default_acl(
             items = _revoke(items, role, owner, letters, grant)
     remaining = privileges.sort_acl(one for one in items if one.letters)
     if (key[1] and remaining) or (not key[1] and set(remaining) != set(initial)):
-        privileges.default_acls[key] = remaining
+        engine.catalog.apply(DEFAULT_ACLS.put(key, remaining))
     else:
-        privileges.default_acls.pop(key, None)
+        engine.catalog.apply(DEFAULT_ACLS.remove(key))
 
 
 def _initial_acl(owner: str, kind: str) -> Items:
@@ -457,19 +460,16 @@ def change_owner(engine: Engine, key: Key, owner: str, span: Span | None) -> Non
             if not privileges.has_privileges(owner, schema, "C"):
                 raise permission_denied(catalog, schema, span)
     for one in (key, *_column_sequences(catalog, key)):
-        _set_owner(privileges, one, owner)
+        catalog.apply(*_ops_to_set_owner(privileges, one, owner))
 
 
-def _set_owner(privileges: Privileges, key: Key, owner: str) -> None:
-    """Set the owner of an object, and replace the old owner in its ACL and those of its columns."""
+def _ops_to_set_owner(privileges: Privileges, key: Key, owner: str) -> Iterator[CatalogOp]:
+    """Yield the operations that set an object's owner, also in its ACL and those of its columns."""
     old = privileges.owner(key)
-    columns = [
-        one for one in privileges.acls if key[0] == "RELATION" and one[0] == "COLUMN" and one[1] == key[1]
-    ]
-    for one in (key, *columns):
+    for one in (key, *privileges.column_keys(key)):
         if one in privileges.acls:
-            privileges.acls[one] = _replace_owner(privileges.acls[one], old, owner)
-    privileges.owners[key] = owner
+            yield ACLS.put(one, _replace_owner(privileges.acls[one], old, owner))
+    yield OWNERS.put(key, owner)
 
 
 def _column_sequences(catalog: Catalog, key: Key) -> Iterator[Key]:
@@ -503,7 +503,7 @@ def _reassign_or_drop(engine: Engine, statement: ast.Reassign) -> None:
         if catalog.checks_privileges and owner not in privileges.effective_roles(catalog.asker.user):
             raise PrivilegeError("permission denied to reassign objects", span=statement.span)
         for key in owned:
-            _set_owner(privileges, key, owner)
+            catalog.apply(*_ops_to_set_owner(privileges, key, owner))
         return
     _drop_owned(engine, owned, roles, statement)
 
@@ -530,18 +530,16 @@ def _drop_owned(engine: Engine, owned: Iterable[Key], roles: list[str], statemen
                 drop_routine(engine, routine, span, cascade=statement.cascade)
     for role in roles:
         remove_role_from_policies(catalog, role)
-    for key in owned:
-        privileges.remove_object(key)
-    for key, items in list(privileges.acls.items()):
-        privileges.acls[key] = tuple(
-            one for one in items if one.grantee not in roles and one.grantor not in roles
-        )
-    for default, items in list(privileges.default_acls.items()):
+    catalog.apply(*(op for key in owned for op in privileges.ops_to_remove(key)))
+    ops: list[CatalogOp] = []
+    for key, items in privileges.acls.items():
+        kept = tuple(one for one in items if one.grantee not in roles and one.grantor not in roles)
+        ops.append(ACLS.put(key, kept))
+    for default, items in privileges.default_acls.items():
         remaining = tuple(one for one in items if one.grantee not in roles)
-        if default[0] in roles or not remaining:
-            del privileges.default_acls[default]
-        else:
-            privileges.default_acls[default] = remaining
+        dropped = default[0] in roles or not remaining
+        ops.append(DEFAULT_ACLS.remove(default) if dropped else DEFAULT_ACLS.put(default, remaining))
+    catalog.apply(*ops)
 
 
 def update_ownership(
@@ -555,18 +553,21 @@ def update_ownership(
     catalog = engine.catalog
     privileges = catalog.privileges
     after = frozenset(owned_objects(catalog))
-    for key in before - after:
-        privileges.remove_object(key)
+    catalog.apply(*(op for key in before - after for op in privileges.ops_to_remove(key)))
+    ops: list[CatalogOp] = []
     for key in after - before:
         if key in privileges.owners or key in privileges.acls:
             continue
         if altered is not None and key[0] != "SEQUENCE":
             continue
         new_owner = catalog.asker.user if owner is None else owner
-        privileges.add_object(
+        ops += privileges.ops_to_add(
             key, privileges.owner(altered) if altered is not None else new_owner, schema_of(catalog, key[1])
         )
-    for key in [one for one in privileges.acls if one[0] == "COLUMN"]:
-        entry = catalog.entries.get(key[1])
-        if entry is None or key[2] not in (name.lower() for name in entry.schema.names):
-            del privileges.acls[key]
+    for key in privileges.acls:
+        entry = catalog.entries.get(key[1]) if key[0] == "COLUMN" else None
+        if key[0] == "COLUMN" and (
+            entry is None or key[2] not in (name.lower() for name in entry.schema.names)
+        ):
+            ops.append(ACLS.remove(key))
+    catalog.apply(*ops)

@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Final, assert_never
 from kpg.compiler.catalog.access_control import describe_object, policies_of_role, rename_role_in_policies
 from kpg.compiler.catalog.entries import did_you_mean
 from kpg.compiler.catalog.privileges import (
+    ACLS,
     BOOTSTRAP_ROLE,
     DATABASE,
+    DEFAULT_ACLS,
+    OWNERS,
     PREDEFINED_ROLES,
+    ROLES,
     Asker,
     Attributes,
     Items,
@@ -69,7 +73,7 @@ def add_membership(
         sets=base.sets if sets is None else sets,
     )
     others = tuple(one for one in member_role.member_of if one != old)
-    privileges.roles[member] = replace(member_role, member_of=(*others, new))
+    engine.catalog.apply(ROLES.put(member, replace(member_role, member_of=(*others, new))))
 
 
 def grant_role(engine: Engine, role: str, member: str, statement: ast.GrantRole) -> None:
@@ -174,7 +178,7 @@ def revoke_membership(engine: Engine, role: str, member: str, grantor: str, *, c
     _revoke_dependent_memberships(engine, role, member, grantor, cascade=cascade)
     own = privileges.roles[member]
     remaining = tuple(one for one in own.member_of if (one.role, one.grantor) != (role, grantor))
-    privileges.roles[member] = replace(own, member_of=remaining)
+    engine.catalog.apply(ROLES.put(member, replace(own, member_of=remaining)))
 
 
 SCRAM: Final = re.compile(r"SCRAM-SHA-256\$\d+:[A-Za-z0-9+/=]+\$[A-Za-z0-9+/=]+:[A-Za-z0-9+/=]+")
@@ -193,7 +197,6 @@ def run_role_statement(
     engine: Engine, statement: ast.CreateRole | ast.AlterRole | ast.DropRole | ast.GrantRole
 ) -> None:
     """Run CREATE, ALTER or DROP ROLE, or a GRANT or REVOKE of roles."""
-    engine.catalog.version += 1
     match statement:
         case ast.CreateRole():
             _create(engine, statement)
@@ -278,7 +281,7 @@ def _create(engine: Engine, statement: ast.CreateRole) -> None:
         _check_attributes(current_role, attributes, "create")
     if privileges.find_role(name) is not None:
         raise ProgrammingError(f'role "{name}" already exists', span=statement.span)
-    privileges.roles[name] = attributes.apply_to(Role(name))
+    engine.catalog.apply(ROLES.put(name, attributes.apply_to(Role(name))))
     for role in statement.into:
         add_membership(
             engine, resolve_role(engine, role, statement.span), name, membership_grantor(engine, role)
@@ -359,9 +362,9 @@ def _alter(engine: Engine, statement: ast.AlterRole) -> None:
             check_value(engine, statement.setting, statement.value, span)
         others = tuple(one for one in role.settings if statement.setting not in (one[0], "ALL"))
         new = () if statement.value is None else ((statement.setting, statement.value),)
-        privileges.roles[name] = replace(role, settings=others + new)
+        engine.catalog.apply(ROLES.put(name, replace(role, settings=others + new)))
     elif attributes != Attributes():
-        privileges.roles[name] = attributes.apply_to(role)
+        engine.catalog.apply(ROLES.put(name, attributes.apply_to(role)))
 
 
 def _rename(engine: Engine, role: Role, new: str, span: Span) -> None:
@@ -377,29 +380,28 @@ def _rename(engine: Engine, role: Role, new: str, span: Span) -> None:
     def new_name_of(name: str) -> str:
         return new if name == role.name else name
 
-    del privileges.roles[role.name]
-    privileges.roles[new] = replace(role, name=new)
+    engine.catalog.apply(ROLES.remove(role.name), ROLES.put(new, replace(role, name=new)))
     _rename_in_sessions(engine, role.name, new)
-    for one in list(privileges.roles.values()):
+    ops = rename_role_in_policies(engine.catalog, role.name, new)
+    for one in privileges.roles.values():
         memberships = tuple(
             replace(each, role=new_name_of(each.role), grantor=new_name_of(each.grantor))
             for each in one.member_of
         )
-        privileges.roles[one.name] = replace(one, member_of=memberships)
-    rename_role_in_policies(engine.catalog, role.name, new)
-    privileges.owners.update({key: new_name_of(owner) for key, owner in privileges.owners.items()})
+        ops.append(ROLES.put(one.name, replace(one, member_of=memberships)))
+    ops += (OWNERS.put(key, new_name_of(owner)) for key, owner in privileges.owners.items())
 
     def rename_in_acl(items: Items) -> Items:
         return tuple(
             replace(one, grantee=new_name_of(one.grantee), grantor=new_name_of(one.grantor)) for one in items
         )
 
-    privileges.acls.update({key: rename_in_acl(items) for key, items in privileges.acls.items()})
-    privileges.default_acls.update(
-        {key: rename_in_acl(items) for key, items in privileges.default_acls.items()}
-    )
-    for default in [one for one in privileges.default_acls if one[0] == role.name]:
-        privileges.default_acls[new, default[1], default[2]] = privileges.default_acls.pop(default)
+    ops += (ACLS.put(key, rename_in_acl(items)) for key, items in privileges.acls.items())
+    for default, items in privileges.default_acls.items():
+        ops.append(DEFAULT_ACLS.remove(default))
+        renamed = (new_name_of(default[0]), default[1], default[2])
+        ops.append(DEFAULT_ACLS.put(renamed, rename_in_acl(items)))
+    engine.catalog.apply(*ops)
 
 
 def _drop(engine: Engine, name: str, statement: ast.DropRole) -> None:
@@ -435,10 +437,11 @@ def _drop(engine: Engine, name: str, statement: ast.DropRole) -> None:
         hint = "REASSIGN OWNED, and then DROP OWNED, frees it of them"
         message = f'role "{name}" cannot be dropped because some objects depend on it'
         raise ProgrammingError(message, hint=hint).with_detail("\n".join(dependents))
-    for one in list(privileges.roles.values()):
-        members = tuple(each for each in one.member_of if each.role != name)
-        privileges.roles[one.name] = replace(one, member_of=members)
-    del privileges.roles[name]
+    remaining = [
+        replace(one, member_of=tuple(each for each in one.member_of if each.role != name))
+        for one in privileges.roles.values()
+    ]
+    engine.catalog.apply(*(ROLES.put(one.name, one) for one in remaining), ROLES.remove(name))
     _rename_in_sessions(engine, name, DROPPED_ROLE)
 
 

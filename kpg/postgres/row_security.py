@@ -16,8 +16,8 @@ from kpg.compiler.catalog.access_control import (
     require_schema_privilege,
     row_security_of,
 )
-from kpg.compiler.catalog.entries import Catalog, TableEntry
-from kpg.compiler.catalog.privileges import Policy, Secured
+from kpg.compiler.catalog.entries import POLICIES, ROW_SECURITY, Catalog, TableEntry
+from kpg.compiler.catalog.privileges import OWNERS, Policy, Secured
 from kpg.compiler.qualified_names import quote_name
 from kpg.compiler.sql.bind.eager_subexpressions import rows_table_name
 from kpg.compiler.sql.bind.query import new_binding
@@ -74,15 +74,15 @@ def define_policy(engine: Engine, statement: ddl.DefinePolicy) -> None:
         policy = _alter_policy(engine, old, statement)
     check_no_dependent_views(engine, entry, statement.span)
     if statement.verb == "drop":
-        del catalog.policies[key]
+        catalog.apply(POLICIES.remove(key))
         return
     _check_conditions(catalog, entry, policy, statement.span)
+    new = key
     if statement.verb == "rename":
         new = (key[0], statement.new_name.lower())
         _check_duplicate(catalog, new, statement.new_name, statement)
-        del catalog.policies[key]
-        key = new
-    catalog.policies[key] = policy
+        catalog.apply(POLICIES.remove(key))
+    catalog.apply(POLICIES.put(new, policy))
 
 
 def _check_duplicate(catalog: Catalog, key: tuple[str, str], name: str, statement: ddl.DefinePolicy) -> None:
@@ -130,22 +130,19 @@ def remove_role_from_policies(catalog: Catalog, role: str) -> None:
     """Remove a role from all policies, and drop the policies for that role alone, as Postgres does."""
     for key, one in policies_of_role(catalog, role):
         roles = tuple(other for other in one.roles if other != role)
-        if roles:
-            catalog.policies[key] = replace(one, roles=roles)
-        else:
-            del catalog.policies[key]
+        catalog.apply(POLICIES.put(key, replace(one, roles=roles)) if roles else POLICIES.remove(key))
 
 
 def alter_row_security(engine: Engine, entry: TableEntry, action: ddl.SetRowSecurity, span: Span) -> None:
     """Run ALTER TABLE ... ROW LEVEL SECURITY."""
     check_no_dependent_views(engine, entry, span)
     before = row_security_of(engine.catalog, entry.name)
-    engine.catalog.version += 1  # cached plans of INSERT are invalid
-    engine.catalog.row_security[entry.name.lower()] = Secured(
+    changed = Secured(
         entry.name,
         before.enabled if action.enabled is None else action.enabled,
         before.forced if action.forced is None else action.forced,
     )
+    engine.catalog.apply(ROW_SECURITY.put(entry.name.lower(), changed))
 
 
 def check_no_dependent_views(engine: Engine, entry: TableEntry, span: Span) -> None:
@@ -257,7 +254,7 @@ def _rows_satisfy_query(
             quote_name(one) for one in (table_name, engine.catalog.unqualified_name(protected_table))
         )
         query = parse_query(f"SELECT 1 FROM {name} AS {alias} WHERE ({text}) IS NOT TRUE LIMIT 1")
-        engine.catalog.privileges.owners[relation_key(table_name)] = user
+        engine.catalog.apply(OWNERS.put(relation_key(table_name), user))
         catalog = engine.reading_catalog.copy()
         catalog.asker = (
             catalog.asker if user == catalog.asker.user else catalog.asker.with_privileges_of(user)

@@ -31,8 +31,8 @@ from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog.cache import CatalogCache, SystemReads
-from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry, move_comments
-from kpg.compiler.catalog.privileges import Asker
+from kpg.compiler.catalog.entries import RELATIONS, Catalog, TableEntry, ViewEntry, move_comments
+from kpg.compiler.catalog.privileges import OWNERS, Asker
 from kpg.compiler.sql.frontend import is_computed
 from kpg.compiler.sql.parse.statements import Prepare, Select, Statement
 from kpg.execute.queries.query_plan import LiveStatistics, PlannedStatement, plan_view_entry
@@ -749,10 +749,12 @@ class Engine:
 
         catalog = self.catalog.copy()
         catalog.user_catalog = self.catalog
-        for entry in self.catalog:
-            if isinstance(entry, ViewEntry) and entry.definition is not None and not kept(entry.name):
-                definition = cache(partial(expand_view, entry))
-                catalog.replace(replace(entry, definition=definition, materialized=False))
+        expanded = (
+            replace(entry, definition=cache(partial(expand_view, entry)), materialized=False)
+            for entry in self.catalog
+            if isinstance(entry, ViewEntry) and entry.definition is not None and not kept(entry.name)
+        )
+        catalog.apply(*(RELATIONS.put(entry.name.lower(), entry) for entry in expanded))
         return catalog
 
     def _run(
@@ -834,7 +836,7 @@ class Engine:
                 self.catalog.remove(name)
                 self.views.remove(entry)
         if self.catalog.comments:
-            move_comments(self.catalog, entry.name)
+            self.catalog.apply(*move_comments(self.catalog, entry.name))
         if self.tables.attached_tables and isinstance(entry, ViewEntry):
             self.drop_attached()
 
@@ -843,7 +845,8 @@ class Engine:
         attached = self.tables.attached_tables
         if attached and not self.closed:
             for name in attached.difference(*self.views.reads.values()):
-                self.catalog.privileges.owners.pop(("RELATION", name.lower()), None)
+                if ("RELATION", name.lower()) in self.catalog.privileges.owners:
+                    self.catalog.apply(OWNERS.remove(("RELATION", name.lower())))
                 if name in self.catalog:
                     self.drop(name)
                 else:  # a rollback has removed it from the catalog

@@ -361,7 +361,7 @@ def _vacuum(engine: Engine, statement: ast.Utility) -> None:
         elif relations:
             warn(engine, f'permission denied to {statement.command.lower()} "{name}", skipping it')
     if statement.command != "VACUUM" or statement.option == "ANALYZE":
-        catalog.version += 1  # table sizes are always exact; the new version invalidates cached plans
+        catalog.invalidate_plans()  # table sizes are always exact
     if statement.command != "VACUUM":
         return
     if engine.executor.tables.has_pending:

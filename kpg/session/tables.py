@@ -14,8 +14,22 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog.constraints import Constraints
 from kpg.compiler.catalog.constraints import Sequence as Numbers
-from kpg.compiler.catalog.entries import NO_CONSTRAINTS, Catalog, TableEntry, move_comments
-from kpg.compiler.catalog.privileges import BOOTSTRAP_ROLE
+from kpg.compiler.catalog.entries import (
+    INDEXES,
+    NO_CONSTRAINTS,
+    PARTITIONED,
+    PARTITIONS,
+    POLICIES,
+    RELATIONS,
+    ROW_SECURITY,
+    SEQUENCES,
+    UNIQUE_INDEXES,
+    Catalog,
+    TableEntry,
+    move_comments,
+)
+from kpg.compiler.catalog.operations import CatalogOp
+from kpg.compiler.catalog.privileges import BOOTSTRAP_ROLE, OWNERS
 from kpg.compiler.qualified_names import unused_name
 from kpg.runtime.executor import Executor
 from kpg.runtime.gc_pause import LazyModule
@@ -99,20 +113,20 @@ class Tables:
         """Create an empty table with its sequences."""
         self._engine.check_can_define("CREATE TABLE")
         with self._interrupt:
+            before = self._catalog.snapshot()
             self._catalog.add(TableEntry(name, schema, constraints))
             try:
                 self._executor.create_table(name, schema)
                 self._add_keys(name, schema, constraints)
+                self._catalog.apply(*(SEQUENCES.put(one.name.lower(), one) for one in sequences))
                 for sequence in sequences:
-                    self._catalog.sequences[sequence.name.lower()] = sequence
                     self._journal.add(undo=self._engine.sequences.remove(sequence.name))
                 self.register(name, schema)
                 self._journal.add(undo=partial(self.discard, name))
                 if constraints.has_row_checks:
                     self.refresh_constraints()
             except BaseException:
-                if name in self._catalog:
-                    self._catalog.remove(name)
+                self._catalog.restore(before)
                 raise
 
     def _add_keys(self, name: str, schema: Schema, constraints: Constraints) -> None:
@@ -133,10 +147,10 @@ class Tables:
         self._drop_dependents(name)
         self.attached_tables.discard(name)
         for index in [one for one in self._catalog.indexes.values() if one.table == name]:
-            del self._catalog.indexes[index.name.lower()]
+            self._catalog.apply(INDEXES.remove(index.name.lower()))
             self._journal.add(finish=partial(self.uninstall_index, index.name))
         for one in [one for one in self._catalog.sequences.values() if one.owner and one.owner[0] == name]:
-            del self._catalog.sequences[one.name.lower()]
+            self._catalog.apply(SEQUENCES.remove(one.name.lower()))
             self._journal.add(undo=self._engine.sequences.remove(one.name))
         self.drop_at_commit(name)
         if entry.constraints.has_row_checks or (
@@ -147,18 +161,21 @@ class Tables:
     def _drop_dependents(self, name: str) -> None:
         """Drop unique indexes, policies, inheritance and partitions of a relation."""
         catalog, lower = self._catalog, name.lower()
-        catalog.row_security.pop(lower, None)
-        catalog.partitioned.pop(lower, None)
-        for policy in [one for one in catalog.policies if one[0] == lower]:
-            del catalog.policies[policy]
-        for child in [key for key, one in catalog.partitions.items() if one.parent.lower() == lower]:
-            del catalog.partitions[child]
-        partition = catalog.partitions.pop(lower, None)
+        partition = catalog.partitions.get(lower)
         if partition is not None:  # the parent's history without this partition is not known
             executor = self._executor
             executor.tables.restart_history(partition.parent, executor.epoch + executor.tables.has_pending)
-        for key in [one for one in catalog.unique_indexes if one[0] == lower]:
-            self.drop(catalog.table(catalog.unique_indexes.pop(key).kept))
+        unique_indexes = [one for one in catalog.unique_indexes.items() if one[0][0] == lower]
+        children = [key for key, one in catalog.partitions.items() if one.parent.lower() == lower]
+        catalog.apply(
+            ROW_SECURITY.remove(lower),
+            PARTITIONED.remove(lower),
+            *(POLICIES.remove(key) for key in catalog.policies if key[0] == lower),
+            *(PARTITIONS.remove(key) for key in (lower, *children)),
+            *(UNIQUE_INDEXES.remove(key) for key, _ in unique_indexes),
+        )
+        for _, index in unique_indexes:
+            self.drop(catalog.table(index.kept))
 
     def drop_at_commit(self, name: str) -> None:
         """Hide a table's rows, and discard them when the transaction ends."""
@@ -200,7 +217,7 @@ class Tables:
             if (
                 self._catalog.asker.user != BOOTSTRAP_ROLE
             ):  # tables without an owner belong to the bootstrap role
-                self._catalog.privileges.owners["RELATION", name.lower()] = self._catalog.asker.user
+                self._catalog.apply(OWNERS.put(("RELATION", name.lower()), self._catalog.asker.user))
         return name
 
     def register(self, name: str, schema: Schema) -> Table:
@@ -254,12 +271,14 @@ class Tables:
         self._journal.add(undo)
         self._catalog.remove(old_name)
         self._catalog.add(replace(old, name=name))
-        rename_in_catalog(self._catalog, old_name, name)
+        self._catalog.apply(*ops_to_rename(self._catalog, old_name, name))
 
 
-def rename_in_catalog(catalog: Catalog, old_name: str, name: str) -> None:
-    """Rename a relation in constraints, sequences, indexes, comments and privileges."""
-    for entry in list(catalog):
+def ops_to_rename(catalog: Catalog, old_name: str, name: str) -> list[CatalogOp]:
+    """Return the operations that rename a relation in the objects that name it, except in texts."""
+    old, new = old_name.lower(), name.lower()
+    ops: list[CatalogOp] = []
+    for entry in catalog:
         if isinstance(entry, TableEntry) and any(
             key.target == old_name for key in entry.constraints.foreign_keys
         ):
@@ -267,34 +286,32 @@ def rename_in_catalog(catalog: Catalog, old_name: str, name: str) -> None:
                 replace(key, target=name) if key.target == old_name else key
                 for key in entry.constraints.foreign_keys
             )
-            catalog.replace(replace(entry, constraints=replace(entry.constraints, foreign_keys=keys)))
-    for sequence in list(catalog.sequences.values()):
+            changed = replace(entry, constraints=replace(entry.constraints, foreign_keys=keys))
+            ops.append(RELATIONS.put(entry.name.lower(), changed))
+    for key, sequence in catalog.sequences.items():
         if sequence.owner is not None and sequence.owner[0] == old_name:
-            owner = (name, sequence.owner[1])
-            catalog.sequences[sequence.name.lower()] = replace(sequence, owner=owner)
-    for index in list(catalog.indexes.values()):
+            ops.append(SEQUENCES.put(key, replace(sequence, owner=(name, sequence.owner[1]))))
+    for key, index in catalog.indexes.items():
         if index.table == old_name:
-            catalog.indexes[index.name.lower()] = replace(index, table=name)
-    if catalog.comments:
-        move_comments(catalog, old_name, name)
-
-    old, new = old_name.lower(), name.lower()
-    for (table, policy_name), policy in list(catalog.policies.items()):
+            ops.append(INDEXES.put(key, replace(index, table=name)))
+    for (table, policy_name), policy in catalog.policies.items():
         if table == old:
-            del catalog.policies[table, policy_name]
-            catalog.policies[new, policy_name] = replace(policy, table=name)
-    for (table, index_name), unique_index in list(catalog.unique_indexes.items()):
+            ops.append(POLICIES.remove((table, policy_name)))
+            ops.append(POLICIES.put((new, policy_name), replace(policy, table=name)))
+    for (table, index_name), unique_index in catalog.unique_indexes.items():
         if table == old:
-            del catalog.unique_indexes[table, index_name]
-            catalog.unique_indexes[new, index_name] = replace(unique_index, table=name)
+            ops.append(UNIQUE_INDEXES.remove((table, index_name)))
+            ops.append(UNIQUE_INDEXES.put((new, index_name), replace(unique_index, table=name)))
     if old in catalog.row_security:
-        catalog.row_security[new] = replace(catalog.row_security.pop(old), table=name)
+        ops.append(ROW_SECURITY.remove(old))
+        ops.append(ROW_SECURITY.put(new, replace(catalog.row_security[old], table=name)))
     if old in catalog.partitioned:
-        catalog.partitioned[new] = replace(catalog.partitioned.pop(old), table=name)
-    for child, partition in list(catalog.partitions.items()):
+        ops.append(PARTITIONED.remove(old))
+        ops.append(PARTITIONED.put(new, replace(catalog.partitioned[old], table=name)))
+    for child, partition in catalog.partitions.items():
         if child == old:
-            del catalog.partitions[child]
-            catalog.partitions[new] = replace(partition, child=name)
+            ops += (PARTITIONS.remove(child), PARTITIONS.put(new, replace(partition, child=name)))
         elif partition.parent == old_name:
-            catalog.partitions[child] = replace(partition, parent=name)
-    catalog.privileges.rename_object(("RELATION", old_name.lower()), ("RELATION", name.lower()))
+            ops.append(PARTITIONS.put(child, replace(partition, parent=name)))
+    ops += move_comments(catalog, old_name, name)
+    return ops + catalog.privileges.ops_to_rename(("RELATION", old), ("RELATION", new))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Protocol
 
-from kpg.compiler.catalog.entries import Catalog
+from kpg.compiler.catalog.entries import Catalog, CatalogSnapshot
 from kpg.runtime.records import dataclass
 
 Dependencies = dict[str, frozenset[str]]
@@ -19,7 +19,7 @@ class JournalMark:
     """A state of the journal to return to; ``catalog`` is None before the transaction's first definition."""
 
     entries: int
-    catalog: Catalog | None
+    catalog: CatalogSnapshot | None
     uses: Dependencies
     path: tuple[str, ...]
 
@@ -88,7 +88,7 @@ class Journal:
 
     def _make_mark(self) -> JournalMark:
         return JournalMark(
-            len(self._entries), self._catalog.copy(), dict(self._uses), self._catalog.search_path
+            len(self._entries), self._catalog.snapshot(), dict(self._uses), self._catalog.search_path
         )
 
     def undo(self, mark: JournalMark | None = None) -> None:
@@ -101,7 +101,7 @@ class Journal:
             undo()
         catalog_mark = target if target.catalog is not None else self._first_mark
         if catalog_mark is not None and catalog_mark.catalog is not None:
-            self._catalog.copy_from(catalog_mark.catalog)
+            self._catalog.restore(catalog_mark.catalog)
             self._uses.clear()
             self._uses.update(catalog_mark.uses)
         self._catalog.search_path = target.path

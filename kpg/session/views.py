@@ -13,7 +13,7 @@ from kpg.api.view import MaintainedView
 from kpg.compiler.algebra.rel import Get, Project, Rel
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.algebra.traverse import transform_up
-from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry, get_node, move_comments
+from kpg.compiler.catalog.entries import INDEXES, Catalog, TableEntry, ViewEntry, get_node, move_comments
 from kpg.compiler.qualified_names import QualifiedName
 from kpg.execute.queries.query_plan import LiveStatistics, PlannedStatement, plan_view_entry
 from kpg.execute.queries.result_rows import Reader
@@ -26,7 +26,7 @@ from kpg.runtime.monitor import Monitor
 from kpg.runtime.plan import Ego, Plan
 from kpg.runtime.records import dataclass
 from kpg.session.subscriptions import Feed
-from kpg.session.tables import TablesHost, rename_in_catalog
+from kpg.session.tables import TablesHost, ops_to_rename
 from kpg.session.transaction import Transactions
 from kpg.session.undo import Dependencies, Journal
 
@@ -297,10 +297,9 @@ class Views(Mapping[str, MaintainedView]):
             self.stale_texts.discard(name)
             self._journal.add(undo=partial(self.stale_texts.add, name))
         self.reads.pop(name, None)
-        for index in [
-            view_index for view_index in self._catalog.indexes.values() if view_index.table == name
-        ]:
-            del self._catalog.indexes[index.name.lower()]
+        self._catalog.apply(
+            *(INDEXES.remove(key) for key, index in self._catalog.indexes.items() if index.table == name)
+        )
         keeping = self.pending.pop(name, None)
         if keeping is not None:
             self._journal.add(undo=partial(self.pending.__setitem__, name, keeping))
@@ -483,9 +482,11 @@ class Views(Mapping[str, MaintainedView]):
         new, plan = replace(entry, name=name), self.plans.get(entry.name)
         uses = self.reads[entry.name]
         self._catalog.remove(entry.name)
-        self._catalog.privileges.rename_object(("RELATION", entry.name.lower()), ("RELATION", name.lower()))
-        if self._catalog.comments:
-            move_comments(self._catalog, entry.name, name)
+        old_key, new_key = ("RELATION", entry.name.lower()), ("RELATION", name.lower())
+        self._catalog.apply(
+            *self._catalog.privileges.ops_to_rename(old_key, new_key),
+            *move_comments(self._catalog, entry.name, name),
+        )
         self.remove(entry)
         if keeping is not None and maintained is None:
             new = replace(new, materialized=keeping.materialized)
@@ -504,8 +505,8 @@ class Views(Mapping[str, MaintainedView]):
         was, catalog = entry.name, self._catalog
         catalog.remove(was)
         catalog.add(replace(entry, name=name))
-        rename_in_catalog(catalog, was, name)
-        for user in list(catalog):
+        catalog.apply(*ops_to_rename(catalog, was, name))
+        for user in catalog:
             if isinstance(user, ViewEntry) and user.below == was:
                 catalog.replace(replace(user, below=name))
         uses = {

@@ -14,7 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.catalog.constraints import NO_RULE, Check, Constraints, ForeignKey, Rule, Unique
-from kpg.compiler.catalog.entries import TableEntry, ViewEntry, did_you_mean
+from kpg.compiler.catalog.entries import (
+    COMMENTS,
+    INDEXES,
+    SEQUENCES,
+    UNIQUE_INDEXES,
+    TableEntry,
+    ViewEntry,
+    did_you_mean,
+)
+from kpg.compiler.catalog.operations import CatalogOp
 from kpg.compiler.qualified_names import sibling_name
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.rewrite.column_expressions import (
@@ -106,7 +115,8 @@ class TableChange:
         plain = self.entry.name.rpartition(".")[2]
         name = action.sequence.name or free_name(f"{plain}_{column}_seq", catalog.sequences)
         name = sibling_name(self.entry.name, name)
-        catalog.sequences[name.lower()] = replace(action.sequence, name=name, owner=(self.entry.name, column))
+        sequence = replace(action.sequence, name=name, owner=(self.entry.name, column))
+        catalog.apply(SEQUENCES.put(name.lower(), sequence))
         self.engine.journal.add(undo=self.engine.sequences.remove(name))
         return replace(rule, default=nextval_call(name), sequence=name)
 
@@ -230,7 +240,7 @@ class RuleChange:
             if not rule.identity:
                 self.report_missing_rule(action, column, "is not an identity column")
             if rule.sequence:
-                self.engine.catalog.sequences.pop(rule.sequence.lower(), None)
+                self.engine.catalog.apply(SEQUENCES.remove(rule.sequence.lower()))
             return Rule(generated=rule.generated)
         if action.sequence is None:
             if not rule.identity:
@@ -539,7 +549,7 @@ class ColumnChange:
         constraints = _drop_column_constraints(old, name, kept)
         sequence = old.rule(place).sequence
         if sequence:
-            self.engine.catalog.sequences.pop(sequence.lower(), None)
+            self.engine.catalog.apply(SEQUENCES.remove(sequence.lower()))
         self.drop_column_objects(name)
         chosen = list(kept)
         self.table.rewrite(TableEntry(entry.name, schema, constraints), lambda words: words[chosen], kept)
@@ -579,11 +589,11 @@ class ColumnChange:
     def drop_column_objects(self, column: str) -> None:
         """Drop a column's indexes, comments and privileges."""
         key = ("COLUMN", self.table.entry.name.lower(), column.lower())
-        self.engine.catalog.comments.pop(key, None)
-        self.engine.catalog.privileges.remove_object(key)
-        for index in list(self.engine.catalog.indexes.values()):
+        catalog = self.engine.catalog
+        catalog.apply(COMMENTS.remove(key), *catalog.privileges.ops_to_remove(key))
+        for index in catalog.indexes.values():
             if index.table == self.table.entry.name and column in index.columns:
-                del self.engine.catalog.indexes[index.name.lower()]
+                catalog.apply(INDEXES.remove(index.name.lower()))
                 self.engine.journal.add(finish=partial(self.engine.tables.uninstall_index, index.name))
 
     def alter_type(self, action: ast.AlterType) -> None:
@@ -613,12 +623,11 @@ class ColumnChange:
         schema = rename_schema_column(entry.schema, place, new, self.span)
         before = entry.schema.names[place]
         relation = entry.name.lower()
-        rights = self.engine.catalog.privileges
-        rights.rename_object(("COLUMN", relation, before.lower()), ("COLUMN", relation, new.lower()))
-        comments = self.engine.catalog.comments
-        comment = comments.pop(("COLUMN", relation, before.lower()), None)
-        if comment is not None:
-            comments["COLUMN", relation, new.lower()] = comment
+        catalog = self.engine.catalog
+        old_key, new_key = ("COLUMN", relation, before.lower()), ("COLUMN", relation, new.lower())
+        catalog.apply(*catalog.privileges.ops_to_rename(old_key, new_key))
+        if old_key in catalog.comments:
+            catalog.apply(COMMENTS.remove(old_key), COMMENTS.put(new_key, catalog.comments[old_key]))
 
         def rename_in(names: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(new if name == before else name for name in names)
@@ -655,11 +664,12 @@ class ColumnChange:
         def rename_in(names: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(new if name == before else name for name in names)
 
-        for key, one in list(catalog.unique_indexes.items()):
-            if key[0] == entry.name.lower():
+        ops: list[CatalogOp] = []
+        for place, one in catalog.unique_indexes.items():
+            if place[0] == entry.name.lower():
                 elements = tuple(rename_column(text, before, new) for text in one.elements)
                 moved = replace(one, elements=elements, where=rename_column(one.where, before, new))
-                catalog.unique_indexes[key] = moved
+                ops.append(UNIQUE_INDEXES.put(place, moved))
         for link in self.engine.tables.foreign_keys.referring_keys(entry.name):
             other = catalog.table(link.table)
             keys = tuple(
@@ -669,12 +679,13 @@ class ColumnChange:
                 for key in other.constraints.foreign_keys
             )
             catalog.replace(replace(other, constraints=replace(other.constraints, foreign_keys=keys)))
-        for index in list(catalog.indexes.values()):
+        for name, index in catalog.indexes.items():
             if index.table == entry.name:
-                catalog.indexes[index.name.lower()] = replace(index, columns=rename_in(index.columns))
-        for sequence in list(catalog.sequences.values()):
+                ops.append(INDEXES.put(name, replace(index, columns=rename_in(index.columns))))
+        for name, sequence in catalog.sequences.items():
             if sequence.owner == (entry.name, before):
-                catalog.sequences[sequence.name.lower()] = replace(sequence, owner=(entry.name, new))
+                ops.append(SEQUENCES.put(name, replace(sequence, owner=(entry.name, new))))
+        catalog.apply(*ops)
 
     def rename(self, name: str) -> str:
         engine, old = self.engine, self.table.entry
@@ -779,9 +790,8 @@ def _alter_index(engine: Engine, statement: ast.Alter) -> None:
         notice_missing_relation(engine, statement.name)
         return
     if isinstance(action, ast.RenameTo):
-        del catalog.indexes[index.name.lower()]
         new = replace(index, name=action.name)
-        catalog.indexes[new.name.lower()] = new
+        catalog.apply(INDEXES.remove(index.name.lower()), INDEXES.put(new.name.lower(), new))
         engine.journal.add(finish=partial(engine.tables.uninstall_index, index.name))
         install_at_commit(engine, new)
 

@@ -7,7 +7,7 @@ A view's plan lists the functions that it calls. Other definitions are text with
 from collections.abc import Callable, Iterator
 
 from kpg.compiler.catalog.constraints import Domain
-from kpg.compiler.catalog.entries import PUBLIC, TableEntry, ViewEntry
+from kpg.compiler.catalog.entries import PUBLIC, ROUTINES, TableEntry, ViewEntry
 from kpg.compiler.catalog.privileges import Policy
 from kpg.compiler.catalog.routines import Routine
 from kpg.compiler.qualified_names import sibling_name
@@ -69,11 +69,11 @@ def find_mentions(
 ) -> Iterator[Caller]:
     """Yield the definitions whose text satisfies ``mentions``, except those of ``excluded`` tables."""
     catalog = engine.catalog
-    for entry in list(catalog):
+    for entry in catalog:
         if isinstance(entry, TableEntry) and entry.name not in excluded:
             yield from _table_callers(engine, entry, mentions, span)
     yield from _object_callers(engine, mentions, span)
-    for name, type_ in list(catalog.types.items()):
+    for name, type_ in catalog.types.items():
         if isinstance(type_, Domain):
             yield from _domain_callers(engine, name, type_, mentions, span)
 
@@ -81,19 +81,19 @@ def find_mentions(
 def _object_callers(engine: Engine, mentions: Mentions, span: Span) -> Iterator[Caller]:
     """Yield the policies, unique indexes, partitioned tables and aggregates that satisfy ``mentions``."""
     catalog = engine.catalog
-    for policy in list(catalog.policies.values()):
+    for policy in catalog.policies.values():
         if mentions(policy.using) or mentions(policy.check):
             yield Caller(f'policy "{policy.name}" of {policy.table}', policy)
-    for index in list(catalog.unique_indexes.values()):
+    for index in catalog.unique_indexes.values():
         if any(map(mentions, (*index.elements, index.where))):
             names = (sibling_name(index.table, index.name),)
             removal = ast.DropOther("INDEX", names, True, True, span)
             yield Caller(f'unique index "{index.name}" of {index.table}', removal)
-    for one in list(catalog.partitioned.values()):
+    for one in catalog.partitioned.values():
         if any(map(mentions, one.keys)):
             drop = statements.Drop("TABLE", (one.table,), True, True, span)
             yield Caller(f'partitioned table "{one.table}"', drop)
-    for name, aggregates in list(catalog.aggregates.items()):
+    for name, aggregates in catalog.aggregates.items():
         functions = (each for one in aggregates for each in (one.step, one.final) if each)
         if any(mentions(f"{each if '.' in each else f'{PUBLIC}.{each}'}()") for each in functions):
             overloads = tuple((name, one.types) for one in aggregates)
@@ -104,7 +104,7 @@ def _resolves_without(engine: Engine, entry: TableEntry, routine: Routine) -> bo
     """Whether the rules of a table still bind without one overload of a function."""
     catalog = engine.catalog.copy()
     others = tuple(overload for overload in catalog.routines[routine.name] if overload is not routine)
-    catalog.routines[routine.name] = others
+    catalog.apply(ROUTINES.put(routine.name, others))
     try:
         check_rules(entry, catalog)
     except Error:

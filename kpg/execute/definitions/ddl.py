@@ -7,7 +7,7 @@ from functools import partial
 
 from kpg.api.result import Result, row_count_result
 from kpg.compiler.catalog.constraints import descendant_tables
-from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.catalog.entries import COMMENTS, SCHEMAS, TableEntry
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse import statements
 from kpg.compiler.sql.parse.definitions import DropOther
@@ -132,9 +132,9 @@ def comment(engine: Engine, statement: ast.Comment) -> None:
         case _:
             pass
     if statement.text:
-        catalog.comments[key] = statement.text
+        catalog.apply(COMMENTS.put(key, statement.text))
     else:
-        catalog.comments.pop(key, None)
+        catalog.apply(COMMENTS.remove(key))
 
 
 NOWHERE = Span("", 0, 0)
@@ -185,6 +185,7 @@ def drop_temporary(engine: "Engine") -> None:
                 drop_relations(engine, statements.Drop(kind, (name,), True, True, NOWHERE))
         for name in [one for one in catalog.sequences if one.startswith(f"{schema}.")]:
             drop_sequence(engine, DropOther("SEQUENCE", (name,), True, True, NOWHERE), name)
-        for key in [one for one in catalog.privileges.owners if one[1].startswith(f"{schema}.")]:
-            catalog.privileges.remove_object(key)
-        del catalog.schemas[schema]
+        for key in catalog.privileges.owners:
+            if key[1].startswith(f"{schema}."):
+                catalog.apply(*catalog.privileges.ops_to_remove(key))
+        catalog.apply(SCHEMAS.remove(schema))

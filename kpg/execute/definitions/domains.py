@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kpg.compiler.catalog.constraints import NO_RULE, Check, Domain, Rule
-from kpg.compiler.catalog.entries import Catalog, TableEntry
+from kpg.compiler.catalog.entries import TYPES, Catalog, TableEntry
 from kpg.compiler.qualified_names import quote_name, quote_qualified_name, sibling_name
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse.definitions import Definition
@@ -91,7 +91,7 @@ def create_domain(engine: "Engine", statement: ast.CreateDomain) -> None:
         )
     type_ = catalog.resolve_type(domain.type, statement.span)
     named = _name_checks(domain.name, domain.checks)
-    catalog.types[domain.name.lower()] = replace(domain, type=type_, checks=named)
+    catalog.apply(TYPES.put(domain.name.lower(), replace(domain, type=type_, checks=named)))
 
 
 def _name_checks(domain: str, checks: tuple[Check, ...]) -> tuple[Check, ...]:
@@ -149,7 +149,7 @@ def alter_domain(engine: "Engine", statement: ast.AlterDomain) -> None:
     for table, column in columns_of(engine.catalog, domain.name):
         actions = _column_actions(engine.catalog.table(table), column, statement.action, domain)
         alter(engine, ast.Alter("TABLE", table, False, actions, statement.span))
-    engine.catalog.types[changed.name.lower()] = changed
+    engine.catalog.apply(TYPES.put(changed.name.lower(), changed))
 
 
 def _column_actions(
@@ -186,9 +186,11 @@ def rename_domain(engine: "Engine", domain: Domain, name: str, span: Span) -> No
         error = ProgrammingError(f'type "{name}" already exists', span=span)
         error.sqlstate = "42710"
         raise error
-    del catalog.types[old.lower()]
-    catalog.types[name.lower()] = replace(domain, name=name)
-    catalog.privileges.rename_object((TYPE, old.lower()), (TYPE, name.lower()))
+    catalog.apply(
+        TYPES.remove(old.lower()),
+        TYPES.put(name.lower(), replace(domain, name=name)),
+        *catalog.privileges.ops_to_rename((TYPE, old.lower()), (TYPE, name.lower())),
+    )
     rename_in_columns(engine, old, name)
     rewrite_references(engine, {(TYPE, old.lower()): name})
 
@@ -218,12 +220,12 @@ def drop_domain(engine: "Engine", statement: ast.DropOther, name: str) -> None:
             hint=f"drop {table} first",
         )
     refuse_named_type(engine, found.name, statement.span)
-    del engine.catalog.types[found.name.lower()]
+    engine.catalog.apply(TYPES.remove(found.name.lower()))
 
 
 def alter_type(engine: "Engine", statement: ast.AlterUserType) -> None:
     """Run ALTER TYPE, also for all columns of the type."""
-    types = engine.catalog.types
+    catalog = engine.catalog
     old = engine.catalog.find_type(statement.name)
     if old is None or isinstance(old, Domain):
         raise ProgrammingError(f'type "{statement.name}" does not exist', span=statement.span)
@@ -239,15 +241,13 @@ def alter_type(engine: "Engine", statement: ast.AlterUserType) -> None:
     if new == old:
         return
     changed = _columns_of_type(engine, old, statement)
-    del types[old.name.lower()]
-    types[new.name.lower()] = new
+    catalog.apply(TYPES.remove(old.name.lower()), TYPES.put(new.name.lower(), new))
     try:
         for table, column in changed:
             action = ast.AlterType(column, new, _conversion(column, old, new, statement))
             alter(engine, ast.Alter("TABLE", table, False, (action,), statement.span))
     except BaseException:
-        del types[new.name.lower()]
-        types[old.name.lower()] = old
+        catalog.apply(TYPES.remove(new.name.lower()), TYPES.put(old.name.lower(), old))
         raise
 
 

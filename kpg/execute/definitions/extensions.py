@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kpg.compiler.catalog.constraints import Domain
-from kpg.compiler.catalog.entries import ViewEntry
+from kpg.compiler.catalog.entries import EXTENSIONS, ViewEntry
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.rewrite.name_qualification import calls_function, uses_type
 from kpg.execute.definitions.callers import find_mentions
@@ -33,7 +33,7 @@ def create_extension(engine: Engine, statement: ast.CreateExtension) -> None:
         if type_.name in catalog.types:
             raise _error(f'type "{type_.name}" already exists', "42710", statement.span)
         catalog.types[type_.name] = type_
-    catalog.extensions[name] = extension.version
+    catalog.apply(EXTENSIONS.put(name, extension.version))
 
 
 def drop_extension(engine: Engine, statement: ast.DropExtension) -> None:
@@ -55,7 +55,7 @@ def drop_extension(engine: Engine, statement: ast.DropExtension) -> None:
             )
         for key in [key for key, one in catalog.types.items() if _is_of_extension(one, name)]:
             del catalog.types[key]
-        del catalog.extensions[name]
+        catalog.apply(EXTENSIONS.remove(name))
 
 
 def _is_of_extension(type_: Type | Domain, name: str) -> bool:

@@ -18,8 +18,10 @@ from kpg.compiler.catalog.constraints import (
     UniqueIndex,
 )
 from kpg.compiler.catalog.entries import (
+    INDEXES,
     KEY_TABLE_PREFIX,
     PUBLIC,
+    UNIQUE_INDEXES,
     Catalog,
     Entry,
     TableEntry,
@@ -59,13 +61,14 @@ def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
         return
     if isinstance(entry, ViewEntry):
         _check_unique(entry, statement, columns)
-        catalog.indexes[name.lower()] = Index(name, entry.name, (), statement.what, statement.unique)
+        index = Index(name, entry.name, (), statement.what, statement.unique)
+        catalog.apply(INDEXES.put(name.lower(), index))
         return
     if statement.unique and statement.elements:
         plain = name.rpartition(".")[2]
         unique_index = UniqueIndex(plain, statement.elements, statement.where, statement.nulls_distinct)
         add_unique_index(engine, entry, unique_index)
-        catalog.indexes[name.lower()] = Index(name, entry.name, (), statement.what)
+        catalog.apply(INDEXES.put(name.lower(), Index(name, entry.name, (), statement.what)))
         return
     if statement.unique:
         distinct, included = statement.nulls_distinct, statement.include_columns
@@ -78,7 +81,7 @@ def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
             _add_to_partitions(engine, entry.name)
         return
     index = Index(name, entry.name, columns, statement.what)
-    catalog.indexes[name.lower()] = index
+    catalog.apply(INDEXES.put(name.lower(), index))
     install_at_commit(engine, index)
 
 
@@ -142,7 +145,7 @@ def check_key(partitioning: "Partitioned", columns: tuple[str, ...]) -> None:
 
 def _add_to_partitions(engine: Engine, name: str) -> None:
     """Add a table's keys to its partitions."""
-    for partition in list(engine.catalog.partitions.values()):
+    for partition in engine.catalog.partitions.values():
         if partition.parent.lower() == name.lower():
             add_parent_keys(engine, engine.catalog.table(name), engine.catalog.table(partition.child))
             _add_to_partitions(engine, partition.child)
@@ -232,11 +235,11 @@ def drop_index(engine: Engine, statement: ast.DropOther, name: str) -> None:
     index = catalog.find_index(name)
     if index is not None:
         _drop_unique_index(engine, index)
-        del catalog.indexes[index.name.lower()]
+        catalog.apply(INDEXES.remove(index.name.lower()))
         engine.journal.add(finish=partial(engine.tables.uninstall_index, index.name))
         return
     schema, _, plain = name.rpartition(".")
-    for entry in list(catalog):
+    for entry in catalog:
         elsewhere = schema and schema.lower() != (entry.name.rpartition(".")[0].lower() or PUBLIC)
         if not isinstance(entry, TableEntry) or elsewhere:
             continue
@@ -272,13 +275,13 @@ def add_unique_index(engine: Engine, entry: TableEntry, index: UniqueIndex) -> N
     unique = Unique(index.name, names, nulls_distinct=index.nulls_distinct)
     engine.tables.create(key_table, Schema(columns), Constraints(uniques=(unique,)))
     key.insert_keys(engine.executor.tables.scan(entry.name))
-    engine.catalog.unique_indexes[entry.name.lower(), index.name.lower()] = index
+    engine.catalog.apply(UNIQUE_INDEXES.put((entry.name.lower(), index.name.lower()), index))
     engine.tables.refresh_constraints()
 
 
 def drop_unique_index(engine: Engine, index: UniqueIndex) -> None:
     """Drop a unique index over expressions or with a predicate."""
-    engine.catalog.unique_indexes.pop((index.table.lower(), index.name.lower()), None)
+    engine.catalog.apply(UNIQUE_INDEXES.remove((index.table.lower(), index.name.lower())))
     if index.kept in engine.catalog:
         engine.drop(index.kept)
     engine.tables.refresh_constraints()

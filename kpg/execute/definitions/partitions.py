@@ -19,7 +19,7 @@ from kpg.compiler.catalog.constraints import (
     Partitioned,
     descendant_tables,
 )
-from kpg.compiler.catalog.entries import TableEntry, ViewEntry
+from kpg.compiler.catalog.entries import PARTITIONED, PARTITIONS, TableEntry, ViewEntry
 from kpg.compiler.qualified_names import quote_qualified_name
 from kpg.compiler.sql.frontend import lower_query
 from kpg.compiler.sql.parse import definitions as ddl
@@ -84,7 +84,8 @@ def record_partitioning(engine: Engine, statement: ast.CreateTable, name: str) -
         uniques = statement.constraints.uniques if entry is None else entry.constraints.uniques
         for unique in uniques:
             check_key(statement.partitioned, unique.columns)
-        engine.catalog.partitioned[name.lower()] = replace(statement.partitioned, table=name)
+        partitioned = replace(statement.partitioned, table=name)
+        engine.catalog.apply(PARTITIONED.put(name.lower(), partitioned))
 
 
 def create_partition(engine: Engine, statement: ast.CreateTable, name: str) -> None:
@@ -111,7 +112,7 @@ def create_partition(engine: Engine, statement: ast.CreateTable, name: str) -> N
     )
     entry, _ = definition(table_statement, name, catalog)
     engine.tables.create(name, entry.schema, entry.constraints)
-    catalog.partitions[name.lower()] = Heir(parent.name, name, text, not text, bound)
+    catalog.apply(PARTITIONS.put(name.lower(), Heir(parent.name, name, text, not text, bound)))
     record_partitioning(engine, statement, name)
     update_default_bounds(engine)
     replan_readers(engine, parent)
@@ -136,7 +137,9 @@ def _with_own_columns(definition: ast.CreateTable, statement: ast.CreateTable) -
 def update_default_bounds(engine: Engine) -> None:
     """Update the bounds of DEFAULT partitions, which exclude the rows of all others."""
     catalog = engine.catalog
-    for default in [one for one in catalog.partitions.values() if one.default]:
+    for default in catalog.partitions.values():
+        if not default.default:
+            continue
         bounds = [one.bound for one in partitions_of(engine, default.parent) if not one.default]
         text = " AND ".join(f"NOT {bound}" for bound in bounds)
         for name in (default.child, *descendant_tables(catalog.partitions, default.child)):
@@ -177,7 +180,8 @@ def attach(engine: Engine, parent: TableEntry, action: ddl.AttachPartition, span
         raise IntegrityError(message, span=span)
     checks = (*child.constraints.checks, *_bound_check(child.name, text))
     catalog.replace(replace(child, constraints=replace(child.constraints, checks=checks)))
-    catalog.partitions[child.name.lower()] = Heir(parent.name, child.name, text, not text, action.bound)
+    partition = Heir(parent.name, child.name, text, not text, action.bound)
+    catalog.apply(PARTITIONS.put(child.name.lower(), partition))
     add_parent_keys(engine, parent, catalog.table(child.name))
     update_default_bounds(engine)
     replan_readers(engine, parent)
@@ -210,7 +214,7 @@ def detach(engine: Engine, parent: TableEntry, action: ddl.DetachPartition, span
     if engine.tables.references is not None:
         engine.tables.foreign_keys.check_detach(child.name)
     own = {check.name for check in _bound_check(child.name, "true")}
-    del catalog.partitions[child.name.lower()]
+    catalog.apply(PARTITIONS.remove(child.name.lower()))
     checks = tuple(check for check in child.constraints.checks if check.name not in own)
     catalog.replace(replace(child, constraints=replace(child.constraints, checks=checks)))
     update_default_bounds(engine)

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from kpg.collections.expression import type_of
-from kpg.compiler.catalog.entries import did_you_mean
+from kpg.compiler.catalog.entries import FUNCTIONS, did_you_mean
 from kpg.runtime.errors import InterfaceError, NotSupportedError, ProgrammingError
 from kpg.runtime.functions import is_aggregate, is_function
 from kpg.runtime.functions.table_functions import is_row_function
@@ -71,7 +71,7 @@ def create(
     else:
         result_types = _type(name, _result_type(function, result, name))
         entry = scalar_function(declared, function, result_types, columns=columns, nulls=nulls)
-    engine.catalog.functions[name.lower()] = entry
+    engine.catalog.apply(FUNCTIONS.put(name.lower(), entry))
     engine.function_records[name.lower()] = (number, place, argument_types, result_types, columns, nulls)
     engine.plan_cache.invalidate()
 
@@ -79,11 +79,13 @@ def create(
 def make_restorer(engine: Engine) -> Callable[[], None]:
     """Return a function that restores the present set of user functions."""
     catalog = engine.catalog
-    functions, records, count = dict(catalog.functions), dict(engine.function_records), catalog.function_count
+    functions, records, count = catalog.functions, dict(engine.function_records), catalog.function_count
 
     def restore() -> None:
-        catalog.functions.clear()
-        catalog.functions.update(functions)
+        catalog.apply(
+            *(FUNCTIONS.remove(name) for name in catalog.functions),
+            *(FUNCTIONS.put(name, function) for name, function in functions.items()),
+        )
         engine.function_records.clear()
         engine.function_records.update(records)
         catalog.function_count = count
@@ -101,7 +103,7 @@ def drop(engine: Engine, name: str) -> None:
     users = engine.views.users(made)
     if users:
         raise ProgrammingError(f'function "{name}" cannot be dropped: view "{users[0]}" uses it')
-    del engine.catalog.functions[name.lower()]
+    engine.catalog.apply(FUNCTIONS.remove(name.lower()))
     del engine.function_records[name.lower()]
     engine.plan_cache.invalidate()
 

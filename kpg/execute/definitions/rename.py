@@ -4,14 +4,33 @@ The rewrite covers stored texts, and the types of columns and views. Renaming a 
 it. A session's ``search_path`` and function bodies in quotes stay as they are.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from operator import is_not
 from typing import Any, Protocol, TypeVar
 
 from kpg.compiler.catalog.constraints import Domain, Sequence
-from kpg.compiler.catalog.entries import PUBLIC, Catalog, TableEntry, ViewEntry
+from kpg.compiler.catalog.entries import (
+    AGGREGATES,
+    COMMENTS,
+    INDEXES,
+    PARTITIONED,
+    POLICIES,
+    PUBLIC,
+    RELATIONS,
+    ROUTINES,
+    SCHEMAS,
+    SEQUENCES,
+    TYPES,
+    UNIQUE_INDEXES,
+    Catalog,
+    Entry,
+    TableEntry,
+    ViewEntry,
+)
+from kpg.compiler.catalog.operations import CatalogOp, ObjectKind
+from kpg.compiler.catalog.privileges import DEFAULT_ACLS
 from kpg.compiler.catalog.routines import Aggregate
 from kpg.compiler.qualified_names import QualifiedName
 from kpg.compiler.sql.parse import definitions as ast
@@ -24,6 +43,8 @@ from kpg.runtime.types import Type
 from kpg.session.engine import Engine
 
 Node = TypeVar("Node")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def rewrite_references(engine: Engine, names: NameMap) -> None:
@@ -37,23 +58,20 @@ def rewrite_references(engine: Engine, names: NameMap) -> None:
     def rewrite(text: str) -> str:
         return rename_references(text, names)
 
-    for entry in list(catalog):
-        new = (
+    def rewrite_relation(entry: Entry) -> Entry:
+        return (
             _rewrite_view(entry, rewrite) if isinstance(entry, ViewEntry) else _rewrite_table(entry, rewrite)
         )
-        if new is not entry:
-            catalog.replace(new)
-    for key, one in list(catalog.types.items()):
-        if isinstance(one, Domain):
-            _replace_value(catalog.types, key, map_texts(one, rewrite))
-    for name, routines in list(catalog.routines.items()):
-        _replace_value(catalog.routines, name, _rewrite_each(routines, rewrite))
-    for mapping in (catalog.policies, catalog.partitioned, catalog.unique_indexes):
-        for other, definition in list(mapping.items()):
-            _replace_value(mapping, other, map_texts(definition, rewrite))
-    for name, aggregates in list(catalog.aggregates.items()):
-        _replace_value(catalog.aggregates, name, _rewrite_aggregates(aggregates, names))
-    catalog.version += 1
+
+    catalog.apply(
+        *_changes(RELATIONS, catalog.entries, rewrite_relation),
+        *_changes(TYPES, catalog.types, lambda one: map_texts(one, rewrite)),
+        *_changes(ROUTINES, catalog.routines, lambda overloads: _rewrite_each(overloads, rewrite)),
+        *_changes(POLICIES, catalog.policies, lambda one: map_texts(one, rewrite)),
+        *_changes(PARTITIONED, catalog.partitioned, lambda one: map_texts(one, rewrite)),
+        *_changes(UNIQUE_INDEXES, catalog.unique_indexes, lambda one: map_texts(one, rewrite)),
+        *_changes(AGGREGATES, catalog.aggregates, lambda overloads: _rewrite_aggregates(overloads, names)),
+    )
     engine.tables.refresh_constraints()
 
 
@@ -63,9 +81,12 @@ def rename_table(engine: Engine, old: TableEntry, name: str) -> None:
     rewrite_references(engine, {(RELATION, old.name.lower()): name})
 
 
-def _replace_value(mapping: Any, key: Any, new: Any) -> None:
-    if mapping[key] is not new:
-        mapping[key] = new
+def _changes(kind: ObjectKind[K, V], objects: Mapping[K, V], change: Callable[[V], V]) -> Iterator[CatalogOp]:
+    """Yield an operation for each object that ``change`` changes."""
+    for key, old in objects.items():
+        new = change(old)
+        if new is not old:
+            yield kind.put(key, new)
 
 
 def _rewrite_each(nodes: tuple[Node, ...], rewrite: Any) -> tuple[Node, ...]:
@@ -103,19 +124,21 @@ def rename_type(engine: Engine, old: Type, name: str, span: Span) -> None:
     """Rename a type in columns, views, functions, other types and texts. Values do not change."""
     _check_type_users(engine, old, span)
     replace_type(engine, old, name)
-    engine.catalog.privileges.rename_object((TYPE, old.name.lower()), (TYPE, name.lower()))
+    rights = engine.catalog.privileges
+    engine.catalog.apply(*rights.ops_to_rename((TYPE, old.name.lower()), (TYPE, name.lower())))
     rewrite_references(engine, {(TYPE, old.name.lower()): name})
 
 
 def replace_type(engine: Engine, old: Type, name: str) -> None:
     """Rename a type everywhere except in texts; see :func:`rename_type`."""
     catalog, new = engine.catalog, replace(old, name=name)
-    del catalog.types[old.name.lower()]
-    catalog.types[name.lower()] = new
-    for mapping in (catalog.types, catalog.routines, catalog.aggregates):
-        for key, value in list(mapping.items()):
-            _replace_value(mapping, key, substitute_type(value, old, new))
-    for entry in list(catalog):
+    catalog.apply(TYPES.remove(old.name.lower()), TYPES.put(name.lower(), new))
+    catalog.apply(
+        *_changes(TYPES, catalog.types, lambda one: substitute_type(one, old, new)),
+        *_changes(ROUTINES, catalog.routines, lambda overloads: substitute_type(overloads, old, new)),
+        *_changes(AGGREGATES, catalog.aggregates, lambda overloads: substitute_type(overloads, old, new)),
+    )
+    for entry in catalog:
         schema = substitute_type(entry.schema, old, new)
         if isinstance(entry, TableEntry):
             if schema is not entry.schema:
@@ -198,9 +221,9 @@ def rename_schema(engine: Engine, statement: ast.RenameSchema) -> None:
     if old == PUBLIC or old.startswith("pg_"):
         raise NotSupportedError(f"renaming schema {old} is not supported", span=statement.span)
     _check_schema_users(engine, old, statement.span)
-    catalog.schemas[new] = new
+    catalog.apply(SCHEMAS.put(new, new))
     names = _SchemaRename(engine, old, new).run()
-    del catalog.schemas[old]
+    catalog.apply(SCHEMAS.remove(old))
     rewrite_references(engine, names)
     _move_privileges(engine, old, new)
 
@@ -262,11 +285,11 @@ class _SchemaRename:
         return new
 
     def _rename_types(self) -> None:
-        engine, types = self._engine, self._engine.catalog.types
-        for user_type in _in_schema(self._old, list(types.values())):
+        engine, catalog = self._engine, self._engine.catalog
+        for user_type in _in_schema(self._old, catalog.types.values()):
             old, new = user_type.name.lower(), self._new_name(TYPE, user_type.name)
             if isinstance(user_type, Domain):
-                types[new.lower()] = replace(types.pop(old), name=new)
+                catalog.apply(TYPES.remove(old), TYPES.put(new.lower(), replace(user_type, name=new)))
                 rename_in_columns(engine, old, new)
             else:
                 replace_type(engine, user_type, new)
@@ -275,19 +298,18 @@ class _SchemaRename:
         catalog = self._engine.catalog
         for name in [one for one in catalog.routines if one.startswith(f"{self._old}.")]:
             new = self._new_name(FUNCTION, name)
-            catalog.routines[new] = tuple(replace(one, name=str(new)) for one in catalog.routines.pop(name))
+            routines = tuple(replace(one, name=str(new)) for one in catalog.routines[name])
+            catalog.apply(ROUTINES.remove(name), ROUTINES.put(new, routines))
         for name in [one for one in catalog.aggregates if one.startswith(f"{self._old}.")]:
             new = self._new_name(FUNCTION, name)
-            overloads = catalog.aggregates.pop(name)
-            catalog.aggregates[new] = tuple(replace(one, name=str(new)) for one in overloads)
+            aggregates = tuple(replace(one, name=str(new)) for one in catalog.aggregates[name])
+            catalog.apply(AGGREGATES.remove(name), AGGREGATES.put(new, aggregates))
 
     def _rename_indexes(self) -> None:
-
-        engine, indexes = self._engine, self._engine.catalog.indexes
-        for index in _in_schema(self._old, list(indexes.values())):
-            del indexes[index.name.lower()]
+        engine, catalog = self._engine, self._engine.catalog
+        for index in _in_schema(self._old, catalog.indexes.values()):
             renamed = replace(index, name=f"{self._new}.{index.name.partition('.')[2]}")
-            indexes[renamed.name.lower()] = renamed
+            catalog.apply(INDEXES.remove(index.name.lower()), INDEXES.put(renamed.name.lower(), renamed))
             engine.journal.add(finish=partial(engine.tables.uninstall_index, index.name))
             install_at_commit(engine, renamed)
 
@@ -300,20 +322,22 @@ def _move_privileges(engine: Engine, old: str, new: str) -> None:
     def new_name(name: str) -> str:
         return f"{new}.{name.partition('.')[2]}" if name.startswith(f"{old}.") else name
 
-    rights.rename_object(("SCHEMA", old), ("SCHEMA", new))
-    for key in [one for one in (*rights.owners, *rights.acls) if new_name(one[1]) != one[1]]:
-        rights.rename_object(key, (key[0], new_name(key[1]), *key[2:]))
-    for owner, schema, kind in [one for one in rights.default_acls if one[1] == old]:
-        rights.default_acls[owner, new, kind] = rights.default_acls.pop((owner, schema, kind))
-    for comment_key, text in list(catalog.comments.items()):
+    catalog.apply(*rights.ops_to_rename(("SCHEMA", old), ("SCHEMA", new)))
+    for key in (*rights.owners, *rights.acls):
+        if new_name(key[1]) != key[1]:
+            catalog.apply(*rights.ops_to_rename(key, (key[0], new_name(key[1]), *key[2:])))
+    for (owner, schema, kind), items in rights.default_acls.items():
+        if schema == old:
+            catalog.apply(DEFAULT_ACLS.remove((owner, schema, kind)))
+            catalog.apply(DEFAULT_ACLS.put((owner, new, kind), items))
+    for comment_key, text in catalog.comments.items():
         renamed = (
             comment_key[0],
             new if comment_key[:2] == ("SCHEMA", old) else new_name(comment_key[1]),
             *comment_key[2:],
         )
         if renamed != comment_key:
-            del catalog.comments[comment_key]
-            catalog.comments[renamed] = text
+            catalog.apply(COMMENTS.remove(comment_key), COMMENTS.put(renamed, text))
 
 
 def rename_sequence(engine: Engine, old: Sequence, new: QualifiedName) -> None:
@@ -327,12 +351,15 @@ def move_sequence(engine: Engine, old: Sequence, new: QualifiedName) -> None:
     catalog = engine.catalog
     if new.lower() in catalog.sequences or new in catalog:
         raise ProgrammingError(f'relation "{new}" already exists')
-    del catalog.sequences[old.name.lower()]
-    catalog.sequences[new.lower()] = replace(old, name=new)
-    catalog.privileges.rename_object(("SEQUENCE", old.name.lower()), ("SEQUENCE", new.lower()))
+    old_key, new_key = old.name.lower(), new.lower()
+    catalog.apply(
+        SEQUENCES.remove(old_key),
+        SEQUENCES.put(new_key, replace(old, name=new)),
+        *catalog.privileges.ops_to_rename((SEQUENCE, old_key), (SEQUENCE, new_key)),
+    )
     engine.sequences.rename(old.name, new)
     engine.journal.add(undo=partial(engine.sequences.rename, new, old.name))
-    for entry in list(catalog):
+    for entry in catalog:
         if not isinstance(entry, TableEntry):
             continue
         rules = tuple(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Final, assert_never
 
-from kpg.compiler.catalog.entries import Catalog
+from kpg.compiler.catalog.entries import AGGREGATES, POLICIES, ROUTINES, Catalog
 from kpg.compiler.catalog.privileges import Policy
 from kpg.compiler.catalog.routines import POLYMORPHIC, Aggregate, ArrayFold, Routine
 from kpg.compiler.qualified_names import sibling_name
@@ -91,7 +91,7 @@ def _create_routine(engine: Engine, statement: ast.CreateFunction) -> None:
             engine.views.replace_plans(replan_views_calling(engine, old, tuple(known), statement.span))
     else:
         known.append(routine)
-    catalog.routines[name] = tuple(known)
+    catalog.apply(ROUTINES.put(name, tuple(known)))
 
 
 def _make_routine(engine: Engine, statement: ast.CreateFunction, name: str) -> Routine:
@@ -268,23 +268,20 @@ def _alter_routine(engine: Engine, statement: ast.AlterFunction) -> None:
         raise ProgrammingError(message, span=statement.span)
     _remove(engine.catalog, routine)
     if routine.name not in engine.catalog.routines:
-        engine.catalog.privileges.rename_object(
-            ("FUNCTION", routine.name.lower()), ("FUNCTION", name.lower())
-        )
+        rights = engine.catalog.privileges
+        keys = ("FUNCTION", routine.name.lower()), ("FUNCTION", name.lower())
+        engine.catalog.apply(*rights.ops_to_rename(*keys))
     strict = routine.strict if statement.strict is None else statement.strict
     definer = routine.definer if statement.security_definer is None else statement.security_definer
     new = replace(routine, name=name, strict=strict, definer=definer, declared=declared)
-    engine.catalog.routines[name] = (*engine.catalog.routines.get(name, ()), new)
+    engine.catalog.apply(ROUTINES.put(name, (*engine.catalog.routines.get(name, ()), new)))
     if statement.rename and routine.name not in engine.catalog.routines:
         rewrite_references(engine, {(FUNCTION, routine.name.lower()): name})
 
 
 def _remove(catalog: Catalog, old: Routine) -> None:
     rest = tuple(overload for overload in catalog.routines[old.name] if overload is not old)
-    if rest:
-        catalog.routines[old.name] = rest
-    else:
-        del catalog.routines[old.name]
+    catalog.apply(ROUTINES.put(old.name, rest) if rest else ROUTINES.remove(old.name))
 
 
 def _check_routine_unused(engine: Engine, routine: Routine, action: str, span: Span) -> None:
@@ -340,7 +337,7 @@ def _create_aggregate(engine: Engine, statement: ast.CreateAggregate) -> None:
             )
         except ProgrammingError as error:
             raise ProgrammingError(error.message, span=span, hint=error.hint) from None
-    catalog.aggregates[name] = (*known, aggregate)
+    catalog.apply(AGGREGATES.put(name, (*known, aggregate)))
 
 
 def _free_fold_name(catalog: Catalog, name: str) -> str:
@@ -397,10 +394,7 @@ def _drop_aggregate(engine: Engine, statement: ast.DropAggregate, name: str, typ
                 drop_relations(engine, statements.Drop("VIEW", (user,), True, True, statement.span))
     _check_aggregate_unused(engine, old, "dropped", statement)
     rest = tuple(item for item in known if item is not old)
-    if rest:
-        catalog.aggregates[plain] = rest
-    else:
-        del catalog.aggregates[plain]
+    catalog.apply(AGGREGATES.put(plain, rest) if rest else AGGREGATES.remove(plain))
 
 
 def _check_aggregate_unused(
@@ -452,7 +446,6 @@ def _drop_caller(engine: Engine, removal: Removal) -> None:
         case ast.DropAggregate():
             run_aggregate(engine, removal)
         case Policy():
-            engine.catalog.policies.pop((removal.table.lower(), removal.name.lower()), None)
-            engine.catalog.version += 1
+            engine.catalog.apply(POLICIES.remove((removal.table.lower(), removal.name.lower())))
         case _:
             assert_never(removal)

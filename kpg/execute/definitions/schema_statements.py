@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kpg.compiler.catalog.constraints import Domain
-from kpg.compiler.catalog.entries import PUBLIC, TableEntry
+from kpg.compiler.catalog.entries import PUBLIC, SCHEMAS, TableEntry
 from kpg.compiler.qualified_names import QualifiedName
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse.parser import parse
@@ -38,7 +38,7 @@ def drop_schema(engine: Engine, statement: ast.DropOther, name: str) -> None:
         _drop_relations(engine, statement, name)
         _drop_others(engine, statement, name)
     if name != PUBLIC:
-        del catalog.schemas[name]
+        catalog.apply(SCHEMAS.remove(name))
 
 
 def _describe_contents(engine: Engine, schema: str) -> Iterator[str]:
@@ -66,7 +66,7 @@ def _drop_relations(engine: Engine, statement: ast.DropOther, schema: str) -> No
         if relation in catalog:  # not dropped as a dependent of another one
             kind = "TABLE" if isinstance(catalog.get(relation), TableEntry) else "VIEW"
             drop_relations(engine, Drop(kind, (relation,), True, True, statement.span))
-    for sequence in list(catalog.sequences.values()):
+    for sequence in catalog.sequences.values():
         if _schema_of(sequence.name) == schema:
             drop_sequence(engine, replace(statement, kind="SEQUENCE"), sequence.name)
 
@@ -102,7 +102,7 @@ def create_schema(engine: Engine, statement: ast.CreateSchema) -> None:
         raise ProgrammingError(f'schema "{statement.name}" already exists', span=statement.span)
     if name.startswith("pg_"):
         raise ProgrammingError(f'schema name "{statement.name}" is reserved', span=statement.span)
-    engine.catalog.schemas[name] = name
+    engine.catalog.apply(SCHEMAS.put(name, name))
     if statement.elements:
         _create_elements(engine, statement, name)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from kpg.compiler.catalog.constraints import Sequence
-from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.catalog.entries import SEQUENCES, TableEntry
 from kpg.compiler.qualified_names import sibling_name
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse.tables import apply_sequence_options, make_sequence
@@ -25,9 +25,8 @@ def create_sequence(engine: Engine, statement: ast.CreateSequence) -> None:
             notice_existing(engine, name)
             return
         raise ProgrammingError(f'relation "{name}" already exists', span=statement.span)
-    catalog.sequences[name.lower()] = _with_owner(
-        engine, replace(make_sequence(name, statement.options, "bigint", statement.span), name=name)
-    )
+    sequence = replace(make_sequence(name, statement.options, "bigint", statement.span), name=name)
+    catalog.apply(SEQUENCES.put(name.lower(), _with_owner(engine, sequence)))
     engine.journal.add(undo=engine.sequences.remove(name))
 
 
@@ -52,7 +51,7 @@ def alter_sequence(engine: Engine, statement: ast.AlterSequence) -> None:
         rename_sequence(engine, old, sibling_name(old.name, statement.rename))
         return
     new = _with_owner(engine, apply_sequence_options(old, statement.options, statement.span, new=False))
-    catalog.sequences[old.name.lower()] = new
+    catalog.apply(SEQUENCES.put(old.name.lower(), new))
     options = dict(statement.options)
     at = engine.sequences.next.get(old.name)
     if "restart" in options:
@@ -77,7 +76,7 @@ def drop_sequence(engine: Engine, statement: ast.DropOther, name: str) -> None:
             catalog.sequence(name, statement.span)
         notice_missing(engine, "sequence", name)
         return
-    for entry in list(catalog):
+    for entry in catalog:
         if not isinstance(entry, TableEntry):
             continue
         for place, rule in enumerate(entry.constraints.rules):
@@ -96,5 +95,5 @@ def drop_sequence(engine: Engine, statement: ast.DropOther, name: str) -> None:
             rules[place] = replace(rule, default="", sequence="")
             entry = replace(entry, constraints=replace(entry.constraints, rules=tuple(rules)))
             catalog.replace(entry)
-    del catalog.sequences[found.name.lower()]
+    catalog.apply(SEQUENCES.remove(found.name.lower()))
     engine.journal.add(undo=engine.sequences.remove(found.name))

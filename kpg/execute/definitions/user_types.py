@@ -5,7 +5,7 @@ from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kpg.compiler.catalog.constraints import Domain
-from kpg.compiler.catalog.entries import Catalog
+from kpg.compiler.catalog.entries import TYPES, Catalog
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.types import ColumnDef, Schema, Type
@@ -56,14 +56,14 @@ def resolve_types(statement: T, catalog: Catalog) -> T:
 
 def create_type(engine: "Engine", statement: "ast.CreateType") -> None:
     """Run CREATE TYPE."""
-    types, name = engine.catalog.types, engine.catalog.qualify_new_name(statement.name, span=statement.span)
-    if name.lower() in types:
+    name = engine.catalog.qualify_new_name(statement.name, span=statement.span)
+    if name.lower() in engine.catalog.types:
         raise ProgrammingError(f'type "{name}" already exists', span=statement.span)
     if len(set(statement.type.labels)) < len(statement.type.labels):
         raise ProgrammingError(f'type "{name}" has a label twice', span=statement.span)
     if not statement.type.labels:
         raise ProgrammingError(f'type "{name}" has no labels', span=statement.span)
-    types[name.lower()] = replace(statement.type, name=name)
+    engine.catalog.apply(TYPES.put(name.lower(), replace(statement.type, name=name)))
 
 
 def drop_type(engine: "Engine", statement: "ast.DropOther", name: str) -> None:
@@ -87,4 +87,4 @@ def drop_type(engine: "Engine", statement: "ast.DropOther", name: str) -> None:
                 )
 
     callers.refuse_named_type(engine, found.name, statement.span)
-    del engine.catalog.types[found.name.lower()]
+    engine.catalog.apply(TYPES.remove(found.name.lower()))

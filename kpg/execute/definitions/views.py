@@ -10,7 +10,7 @@ from kpg.api.view import MaintainedView
 from kpg.compiler.algebra.rel import Get, Project, Rel
 from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog.access_control import has_enabled_row_security, require_schema_privilege
-from kpg.compiler.catalog.entries import CLOCK, Catalog, ViewEntry
+from kpg.compiler.catalog.entries import CLOCK, ROUTINES, Catalog, ViewEntry
 from kpg.compiler.catalog.privileges import BOOTSTRAP_ROLE
 from kpg.compiler.catalog.routines import Routine
 from kpg.compiler.sql.bind.volatile_calls import has_sequence_calls
@@ -221,7 +221,7 @@ def replan_views_calling(
     ``overloads`` are the new overloads of the function.
     """
     catalog = engine.catalog.copy()
-    catalog.routines[old.name] = overloads
+    catalog.apply(ROUTINES.put(old.name, overloads))
     error = NotSupportedError(
         f"replacing function {old.name} in this way is not supported while a view uses it",
         span=span,

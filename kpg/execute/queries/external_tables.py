@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
 from kpg.compiler.catalog.access_control import require_file_access
+from kpg.compiler.catalog.privileges import OWNERS
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.rewrite.external_tables import (
     ExternalSource,
@@ -161,7 +162,7 @@ def _attach_source(engine: Engine, name: str, source: "Source") -> str:
     try:
         attached = engine.tables.attach(f"{name}, as of epoch {engine.executor.epoch}", source.schema)
         if engine.catalog.checks_privileges:
-            engine.catalog.privileges.owners["RELATION", attached.lower()] = engine.catalog.asker.user
+            engine.catalog.apply(OWNERS.put(("RELATION", attached.lower()), engine.catalog.asker.user))
         with engine.transactions.statement(changes=True):
             fill(engine, attached, source)
     except DataError:

@@ -1,0 +1,51 @@
+"""Catalog operations: definitions as data.
+
+A catalog holds one mapping per kind of object. ``Catalog.apply`` performs operations, and no other code
+changes these mappings. It replaces a mapping instead of changing it, so that copies and snapshots of a
+catalog share what has not changed.
+"""
+
+from collections.abc import Hashable
+from typing import Any, Generic, TypeVar
+
+from kpg.runtime.records import dataclass
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class ObjectKind(Generic[K, V]):
+    """A kind of catalog object. ``mapping`` is the path of the catalog's attribute that holds its objects."""
+
+    __slots__ = ("mapping",)
+
+    def __init__(self, mapping: str) -> None:
+        self.mapping = mapping
+
+    def put(self, key: K, value: V) -> "Put":
+        """Return the operation that adds an object or replaces the one with its key."""
+        return Put(self, key, value)
+
+    def remove(self, key: K) -> "Remove":
+        """Return the operation that removes an object."""
+        return Remove(self, key)
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Add an object, or replace the one with its key."""
+
+    kind: ObjectKind[Any, Any]
+    key: Hashable
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Remove an object, if it exists."""
+
+    kind: ObjectKind[Any, Any]
+    key: Hashable
+
+
+CatalogOp = Put | Remove
