@@ -144,9 +144,10 @@ PARTITIONS: Final = ObjectKind[str, Heir]("partitions")
 PARTITIONED: Final = ObjectKind[str, Partitioned]("partitioned")
 UNIQUE_INDEXES: Final = ObjectKind[tuple[str, str], UniqueIndex]("unique_indexes")
 EXTENSIONS: Final = ObjectKind[str, str]("extensions")
+DEPENDENCIES: Final = ObjectKind[str, frozenset[str]]("dependencies", affects_plans=False)
 KINDS: Final[tuple[ObjectKind[Any, Any], ...]] = (
     *(RELATIONS, SEQUENCES, SCHEMAS, COMMENTS, INDEXES, TYPES, ROUTINES, AGGREGATES, POLICIES, ROW_SECURITY),
-    *(PARTITIONS, PARTITIONED, UNIQUE_INDEXES, EXTENSIONS, ROLES, OWNERS, ACLS, DEFAULT_ACLS),
+    *(PARTITIONS, PARTITIONED, UNIQUE_INDEXES, EXTENSIONS, DEPENDENCIES, ROLES, OWNERS, ACLS, DEFAULT_ACLS),
 )
 """The kinds of objects that take part in transactions. Python functions do not."""
 CatalogSnapshot = tuple[Mapping[Any, Any], ...]
@@ -187,6 +188,8 @@ class Catalog:
     """Partitioned tables by lower-case name."""
     unique_indexes: Mapping[tuple[str, str], UniqueIndex] = field(default_factory=dict)
     """Unique indexes over expressions or with a predicate, by lower-case table and name."""
+    dependencies: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """What each view and dataflow reads: names of relations, and keys of functions."""
     now: int = 0  # current time of the running statement, in microseconds since 1970
     system_reads: SystemReads = field(default_factory=SystemReads)
     """Counters and caches of system information. Copies share it."""
@@ -203,7 +206,7 @@ class Catalog:
     fold_function: "Callable[[ArrayFold], UserFunctionName[UserFunction]] | None" = None
     """Return the function by which plans compute a user-defined aggregate."""
     version: int = 0
-    """Number of changes. A cached plan is valid for one version."""
+    """Number of changes, apart from dependencies. A cached plan is valid for one version."""
     privileges: Privileges = field(default_factory=Privileges)
     attached_tables: set[str] = field(default_factory=set)  # internal tables, found on every search path
     extensions: Mapping[str, str] = field(default_factory=dict)
@@ -459,19 +462,18 @@ class Catalog:
 
     def apply(self, *ops: CatalogOp) -> None:
         """Perform operations, in their order. No other code changes the objects of a catalog."""
-        changed: dict[str, dict[Any, Any]] = {}
+        changed: dict[ObjectKind[Any, Any], dict[Any, Any]] = {}
         for op in ops:
-            path = op.kind.mapping
-            objects = changed.get(path)
+            objects = changed.get(op.kind)
             if objects is None:
-                objects = changed[path] = dict(attrgetter(path)(self))
+                objects = changed[op.kind] = dict(attrgetter(op.kind.mapping)(self))
             if isinstance(op, Put):
                 objects[op.key] = op.value
             else:
                 objects.pop(op.key, None)
-        for path, objects in changed.items():
-            self._set_objects(path, objects)
-        self.version += bool(changed)
+        for kind, objects in changed.items():
+            self._set_objects(kind.mapping, objects)
+        self.version += any(kind.affects_plans for kind in changed)
 
     def _set_objects(self, path: str, objects: Mapping[Any, Any]) -> None:
         owner, _, name = path.rpartition(".")
@@ -512,6 +514,7 @@ class Catalog:
             self.partitions,
             self.partitioned,
             self.unique_indexes,
+            self.dependencies,
             self.now,
             self.system_reads,
             asker=self.asker,

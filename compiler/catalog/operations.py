@@ -15,12 +15,17 @@ V = TypeVar("V")
 
 
 class ObjectKind(Generic[K, V]):
-    """A kind of catalog object. ``mapping`` is the path of the catalog's attribute that holds its objects."""
+    """A kind of catalog object.
 
-    __slots__ = ("mapping",)
+    ``mapping`` is the path of the catalog's attribute that holds its objects. ``affects_plans`` says
+    whether a cached plan depends on them.
+    """
 
-    def __init__(self, mapping: str) -> None:
+    __slots__ = ("affects_plans", "mapping")
+
+    def __init__(self, mapping: str, *, affects_plans: bool = True) -> None:
         self.mapping = mapping
+        self.affects_plans = affects_plans
 
     def put(self, key: K, value: V) -> "Put":
         """Return the operation that adds an object or replaces the one with its key."""

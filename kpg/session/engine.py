@@ -31,7 +31,14 @@ from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog.cache import CatalogCache, SystemReads
-from kpg.compiler.catalog.entries import RELATIONS, Catalog, TableEntry, ViewEntry, move_comments
+from kpg.compiler.catalog.entries import (
+    DEPENDENCIES,
+    RELATIONS,
+    Catalog,
+    TableEntry,
+    ViewEntry,
+    move_comments,
+)
 from kpg.compiler.catalog.privileges import OWNERS, Asker
 from kpg.compiler.sql.frontend import is_computed
 from kpg.compiler.sql.parse.statements import Prepare, Select, Statement
@@ -431,8 +438,7 @@ class Engine:
         self.executor: Executor = fork(self._interrupt)
         self.catalog: Catalog = Catalog() if trunk is None else trunk.catalog.copy()
         self.catalog.fold_function = lambda fold: self.fold_function(fold)
-        uses: dict[str, frozenset[str]] = {}
-        self.journal = Journal(self.catalog, uses)
+        self.journal = Journal(self.catalog)
         plans: dict[str, Plan] = {}
         self.statistics = LiveStatistics(self.executor, plans)
         self.statistics.tables = workers
@@ -445,7 +451,6 @@ class Engine:
             self.monitor,
             plans,
             self.statistics,
-            uses,
             self,
         )
         self.notifications = Notifications()
@@ -673,11 +678,11 @@ class Engine:
 
     def record_reads(self, label: str, reads: frozenset[str]) -> None:
         """Record what a dataflow reads, so that it cannot be dropped."""
-        self.views.reads[label] = reads
+        self.views.record_reads(label, reads)
 
     def remove_dataflow(self, label: str) -> None:
         """Remove a dropped dataflow."""
-        self.views.reads.pop(label, None)
+        self.catalog.apply(DEPENDENCIES.remove(label))
         self.dataflows.pop(label, None)
 
     def run(self, planned: PlannedStatement) -> tuple[Words, Words]:

@@ -1,6 +1,7 @@
 """Undo of catalog changes and settings, for rollback and for rollback to a savepoint.
 
-The executor undoes rows. ``Journal`` undoes definitions; a dropped object stays until its transaction ends.
+The executor undoes rows. ``Journal`` undoes definitions: it restores the catalog's snapshot, and reverts what
+they changed elsewhere, such as installed views. A dropped object stays until its transaction ends.
 ``SettingChanges`` undoes settings, which belong to one session, so no other session waits for them.
 """
 
@@ -11,8 +12,6 @@ from typing import Protocol
 from kpg.compiler.catalog.entries import Catalog, CatalogSnapshot
 from kpg.runtime.records import dataclass
 
-Dependencies = dict[str, frozenset[str]]
-
 
 @dataclass(frozen=True, slots=True)
 class JournalMark:
@@ -20,7 +19,6 @@ class JournalMark:
 
     entries: int
     catalog: CatalogSnapshot | None
-    uses: Dependencies
     path: tuple[str, ...]
 
 
@@ -31,9 +29,8 @@ class Journal:
     definitions.
     """
 
-    def __init__(self, catalog: Catalog, uses: Dependencies) -> None:
+    def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._uses = uses
         self._entries: list[tuple[Callable[[], object], Callable[[], object]]] = []
         self._first_mark: JournalMark | None = None
         self._writing = False
@@ -83,13 +80,11 @@ class Journal:
         """Return the present state, for :meth:`undo`."""
         if self._first_mark is None:
             # There are no definitions yet: ``writing`` makes the first mark.
-            return JournalMark(0, None, {}, self._catalog.search_path)
+            return JournalMark(0, None, self._catalog.search_path)
         return self._make_mark()
 
     def _make_mark(self) -> JournalMark:
-        return JournalMark(
-            len(self._entries), self._catalog.snapshot(), dict(self._uses), self._catalog.search_path
-        )
+        return JournalMark(len(self._entries), self._catalog.snapshot(), self._catalog.search_path)
 
     def undo(self, mark: JournalMark | None = None) -> None:
         """Return to a mark, by default to the start of the transaction."""
@@ -102,8 +97,6 @@ class Journal:
         catalog_mark = target if target.catalog is not None else self._first_mark
         if catalog_mark is not None and catalog_mark.catalog is not None:
             self._catalog.restore(catalog_mark.catalog)
-            self._uses.clear()
-            self._uses.update(catalog_mark.uses)
         self._catalog.search_path = target.path
         if mark is None or (target.catalog is None and not self._writing):
             self._first_mark = None  # all definitions are undone

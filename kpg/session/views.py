@@ -13,7 +13,15 @@ from kpg.api.view import MaintainedView
 from kpg.compiler.algebra.rel import Get, Project, Rel
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.algebra.traverse import transform_up
-from kpg.compiler.catalog.entries import INDEXES, Catalog, TableEntry, ViewEntry, get_node, move_comments
+from kpg.compiler.catalog.entries import (
+    DEPENDENCIES,
+    INDEXES,
+    Catalog,
+    TableEntry,
+    ViewEntry,
+    get_node,
+    move_comments,
+)
 from kpg.compiler.qualified_names import QualifiedName
 from kpg.execute.queries.query_plan import LiveStatistics, PlannedStatement, plan_view_entry
 from kpg.execute.queries.result_rows import Reader
@@ -28,7 +36,7 @@ from kpg.runtime.records import dataclass
 from kpg.session.subscriptions import Feed
 from kpg.session.tables import TablesHost, ops_to_rename
 from kpg.session.transaction import Transactions
-from kpg.session.undo import Dependencies, Journal
+from kpg.session.undo import Journal
 
 if TYPE_CHECKING:
     from kpg.compiler import ego
@@ -81,10 +89,9 @@ class Views(Mapping[str, MaintainedView]):
         monitor: Monitor,
         plans: dict[str, Plan],
         statistics: LiveStatistics,
-        uses: Dependencies,
         engine: ViewHost,
     ) -> None:
-        """Manage views; ``plans`` receives the plans of maintained views, ``uses`` what each view reads."""
+        """Manage views; ``plans`` receives the plans of maintained views."""
         self._executor = executor
         self._catalog = catalog
         self._journal = journal
@@ -95,11 +102,19 @@ class Views(Mapping[str, MaintainedView]):
         self.by_name: dict[str, MaintainedView] = {}
         """Maintained views by name as the catalog spells it."""
         self.plans = plans
-        self.reads = uses
         self.stale_texts = set[str]()
         """Views whose text does not define them: a table below was altered, or a style was set."""
         self.pending: dict[str, PendingView] = {}
         """Views that the commit of the open transaction installs, by name."""
+
+    @property
+    def reads(self) -> Mapping[str, frozenset[str]]:
+        """What each view and dataflow reads, by name."""
+        return self._catalog.dependencies
+
+    def record_reads(self, name: str, reads: frozenset[str]) -> None:
+        """Record what a view or dataflow reads, so that it cannot be dropped."""
+        self._catalog.apply(DEPENDENCIES.put(name, reads))
 
     def __getitem__(self, name: str) -> MaintainedView:
         return self.by_name[name]
@@ -139,7 +154,7 @@ class Views(Mapping[str, MaintainedView]):
             self._catalog.add(entry, replace=replace_old)
             if old is not None:
                 self.remove(old)
-            self.reads[entry.name] = reads
+            self.record_reads(entry.name, reads)
 
     def create_materialized(
         self, entry: ViewEntry, planned: PlannedStatement, reads: frozenset[str], *, replace_old: bool
@@ -223,7 +238,7 @@ class Views(Mapping[str, MaintainedView]):
     ) -> MaintainedView:
         """Register an installed view; ``before`` is its record under a former installation."""
         self._catalog.add(entry, replace=True)
-        self.reads[entry.name] = reads
+        self.record_reads(entry.name, reads)
         self.plans[entry.name] = planned.plan
         reader = planned.reader(self._executor.dictionary)
         if self._engine.history is not None:
@@ -296,9 +311,9 @@ class Views(Mapping[str, MaintainedView]):
         if name in self.stale_texts:
             self.stale_texts.discard(name)
             self._journal.add(undo=partial(self.stale_texts.add, name))
-        self.reads.pop(name, None)
         self._catalog.apply(
-            *(INDEXES.remove(key) for key, index in self._catalog.indexes.items() if index.table == name)
+            DEPENDENCIES.remove(name),
+            *(INDEXES.remove(key) for key, index in self._catalog.indexes.items() if index.table == name),
         )
         keeping = self.pending.pop(name, None)
         if keeping is not None:
@@ -368,9 +383,13 @@ class Views(Mapping[str, MaintainedView]):
             if isinstance(view, ViewEntry) and view.rel is not None:
                 self.redefine(replace(view, definition=transform_up(view.rel, rename_get)))
                 self._rename_overlay(user, old_name, name)
-        for user, used in list(self.reads.items()):
-            if old_name in used:
-                self.reads[user] = used - {old_name} | {name}
+        self._catalog.apply(
+            *(
+                DEPENDENCIES.put(user, used - {old_name} | {name})
+                for user, used in self.reads.items()
+                if old_name in used
+            )
+        )
 
     def _rename_overlay(self, view: str, old_name: str, name: str) -> None:
         """Rename a table in an ego view's plan, whose overlay is not in its definition."""
@@ -415,8 +434,11 @@ class Views(Mapping[str, MaintainedView]):
         with self._interrupt:
             for view in (entry, *over):  # in order of dependency
                 self._catalog.replace(view)
-                self.reads[view.name] = self.reads.pop(view.name)
-            self.reads[entry.name] = reads
+                reads_of_view = self.reads[view.name]
+                self._catalog.apply(
+                    DEPENDENCIES.remove(view.name), DEPENDENCIES.put(view.name, reads_of_view)
+                )
+            self.record_reads(entry.name, reads)
         for name in kept:
             self._reinstall_redefined(name)
 
@@ -431,7 +453,7 @@ class Views(Mapping[str, MaintainedView]):
         with self._interrupt:
             for view, uses in views:
                 self._catalog.replace(view)
-                self.reads[view.name] = uses
+                self.record_reads(view.name, uses)
         for name in kept:
             self._reinstall_redefined(name)
 
@@ -509,12 +531,14 @@ class Views(Mapping[str, MaintainedView]):
         for user in catalog:
             if isinstance(user, ViewEntry) and user.below == was:
                 catalog.replace(replace(user, below=name))
-        uses = {
+        uses = {  # all anew, keeping the order
             QualifiedName(name) if view == was else view: used - {was} | {name} if was in used else used
             for view, used in self.reads.items()
         }
-        self.reads.clear()  # in place, keeping the order
-        self.reads.update(uses)
+        catalog.apply(
+            *map(DEPENDENCIES.remove, self.reads),
+            *(DEPENDENCIES.put(view, used) for view, used in uses.items()),
+        )
         if was in self.stale_texts:
             self.stale_texts.discard(was)
             self._journal.add(undo=partial(self.stale_texts.add, was))
@@ -553,7 +577,7 @@ class Views(Mapping[str, MaintainedView]):
             hidden = len(rel_types(entry.rel)) > len(entry.schema.columns)
             entry = replace(entry, materialized=not hidden)
         self._catalog.add(entry)
-        self.reads[entry.name] = reads
+        self.record_reads(entry.name, reads)
         if is_stale:
             self.stale_texts.add(entry.name)
         if plan_state is None:

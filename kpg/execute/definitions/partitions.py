@@ -57,7 +57,7 @@ def replan_readers(engine: Engine, parent: TableEntry) -> None:
         query = parse_query(entry.text)
         rel = lower_query(query, engine.catalog).rel
         engine.catalog.replace(replace(entry, definition=rel))
-        engine.views.reads[name] = relations_of(rel, query, engine.catalog)
+        engine.views.record_reads(name, relations_of(rel, query, engine.catalog))
         if name in engine.views:
             engine.views.reinstall_at_commit(name)
 
