@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kpg.compiler.catalog.constraints import Domain
-from kpg.compiler.catalog.entries import EXTENSIONS, ViewEntry
+from kpg.compiler.catalog.entries import EXTENSIONS, TYPES, ViewEntry
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.rewrite.name_qualification import calls_function, uses_type
 from kpg.execute.definitions.callers import find_mentions
@@ -32,8 +32,9 @@ def create_extension(engine: Engine, statement: ast.CreateExtension) -> None:
     for type_ in extension.types:
         if type_.name in catalog.types:
             raise _error(f'type "{type_.name}" already exists', "42710", statement.span)
-        catalog.types[type_.name] = type_
-    catalog.apply(EXTENSIONS.put(name, extension.version))
+    catalog.apply(
+        *(TYPES.put(type_.name, type_) for type_ in extension.types), EXTENSIONS.put(name, extension.version)
+    )
 
 
 def drop_extension(engine: Engine, statement: ast.DropExtension) -> None:
@@ -53,9 +54,8 @@ def drop_extension(engine: Engine, statement: ast.DropExtension) -> None:
                 statement.span,
                 "drop that first",
             )
-        for key in [key for key, one in catalog.types.items() if _is_of_extension(one, name)]:
-            del catalog.types[key]
-        catalog.apply(EXTENSIONS.remove(name))
+        types = (key for key, one in catalog.types.items() if _is_of_extension(one, name))
+        catalog.apply(*map(TYPES.remove, types), EXTENSIONS.remove(name))
 
 
 def _is_of_extension(type_: Type | Domain, name: str) -> bool:
