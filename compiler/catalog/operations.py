@@ -8,8 +8,6 @@ catalog share what has not changed.
 from collections.abc import Hashable
 from typing import Any, Generic, TypeVar
 
-from kpg.runtime.records import dataclass
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -36,21 +34,25 @@ class ObjectKind(Generic[K, V]):
         return Remove(self, key)
 
 
-@dataclass(frozen=True, slots=True)
 class Put:
     """Add an object, or replace the one with its key."""
 
-    kind: ObjectKind[Any, Any]
-    key: Hashable
-    value: object
+    __slots__ = ("key", "kind", "value")
+
+    def __init__(self, kind: ObjectKind[Any, Any], key: Hashable, value: object) -> None:
+        self.kind = kind
+        self.key = key
+        self.value = value
 
 
-@dataclass(frozen=True, slots=True)
 class Remove:
     """Remove an object, if it exists."""
 
-    kind: ObjectKind[Any, Any]
-    key: Hashable
+    __slots__ = ("key", "kind")
+
+    def __init__(self, kind: ObjectKind[Any, Any], key: Hashable) -> None:
+        self.kind = kind
+        self.key = key
 
 
 CatalogOp = Put | Remove

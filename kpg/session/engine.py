@@ -30,11 +30,12 @@ from kpg.api.view import MaintainedView
 from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.algebra.traverse import transform_up
-from kpg.compiler.catalog.cache import CatalogCache, SystemReads
 from kpg.compiler.catalog.entries import (
     DEPENDENCIES,
     RELATIONS,
     Catalog,
+    CatalogCache,
+    SystemReads,
     TableEntry,
     ViewEntry,
     move_comments,

@@ -13,8 +13,7 @@ from typing import Any, Final, TypeVar
 from sqlglot import exp
 
 from kpg.compiler.catalog.access_control import has_row_security, require_schema_privilege
-from kpg.compiler.catalog.cache import record_session_rows, session_context
-from kpg.compiler.catalog.entries import Catalog, ViewEntry
+from kpg.compiler.catalog.entries import Catalog, ViewEntry, record_session_rows, session_context
 from kpg.compiler.catalog.privileges import ALL_LETTERS, DATABASE, LETTERS, PUBLIC, Key
 from kpg.compiler.catalog.routines import Aggregate, Routine
 from kpg.compiler.sql.bind.calls import call, coerce

@@ -11,9 +11,8 @@ from typing import Final
 from sqlglot import exp
 
 from kpg.compiler.catalog.access_control import require_any_privilege
-from kpg.compiler.catalog.cache import record_session_rows, session_context
 from kpg.compiler.catalog.constraints import Sequence as Numbers
-from kpg.compiler.catalog.entries import Catalog, TableEntry
+from kpg.compiler.catalog.entries import Catalog, TableEntry, record_session_rows, session_context
 from kpg.compiler.qualified_names import DATABASE
 from kpg.compiler.sql.bind.calls import call, coerce, default_to_text
 from kpg.compiler.sql.bind.catalog_functions import (

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from kpg.api.result import Result
 from kpg.compiler.algebra.rel import Get, LetRec
 from kpg.compiler.algebra.traverse import walk
-from kpg.compiler.catalog.cache import record_session_rows, session_context
-from kpg.compiler.catalog.entries import Catalog
+from kpg.compiler.catalog.entries import Catalog, record_session_rows, session_context
 from kpg.compiler.sql.bind.literals import convert, literal_from_quoted
 from kpg.compiler.sql.frontend import LoweredQuery
 from kpg.compiler.sql.parameterize.normalization import (
