@@ -641,8 +641,11 @@ class Database:
 
     @property
     def _engine(self) -> Engine:
-        engine = self._open_engine
-        engine.swap_in_default()
+        engine = self._open
+        if engine is None or engine.executor.is_stepping:
+            return self._open_engine
+        if engine.sessions is not None:
+            engine.sessions.swap_in_default()
         return engine
 
     @property

@@ -1,4 +1,6 @@
-"""Registry of statement handlers: which function runs a statement class, and within which transaction rules.
+"""Registry of statement handlers, and of the stages of tables that are not in the core.
+
+A handler is the function that runs a statement class, within the transaction rules of its kind.
 
 A handler takes the engine and the statement. It is registered as a function, or as a reference
 ``"module:function"`` that is imported when the first statement of its class runs. An extension registers the
@@ -14,6 +16,7 @@ from kpg.api.result import Result
 from kpg.api.view import MaintainedView
 from kpg.compiler.sql.parse import definitions as ddl
 from kpg.compiler.sql.parse import statements as ast
+from kpg.execute.changes.table_pipeline import Stage, register_stage
 from kpg.runtime.errors import NotSupportedError
 from kpg.session.engine import Engine
 
@@ -44,9 +47,13 @@ class Registration:
         """The function; a reference is imported on first use."""
         handler = self._handler
         if isinstance(handler, str):
-            module, _, name = handler.partition(":")
-            self._handler = handler = cast("Handler", getattr(import_module(module), name))
+            self._handler = handler = cast("Handler", _import(handler))
         return handler
+
+
+def _import(reference: str) -> object:
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module), name)
 
 
 def register(statement: type, kind: Kind, handler: Handler | str) -> None:
@@ -95,7 +102,7 @@ _HANDLERS: Final[dict[Kind, dict[str, tuple[type, ...]]]] = {
     Kind.CHANGE: {
         "kpg.execute.changes.copy:copy_from": (ast.CopyFrom,),
         "kpg.execute.changes.modifying_queries:run_modifying": (ast.ModifyingWith,),
-        "kpg.execute.changes.pipeline:run_change": (ast.Insert, ast.Update, ast.Delete, ast.Merge),
+        "kpg.execute.changes.dml:run_change": (ast.Insert, ast.Update, ast.Delete, ast.Merge),
         "kpg.execute.changes.source_positions:set_position": (ast.SetPosition,),
     },
     Kind.DEFINITION: {
@@ -142,3 +149,12 @@ _registrations: Final[dict[type, Registration]] = {
     for handler, statements in handlers.items()
     for statement in statements
 }
+
+register_stage(
+    lambda catalog, entry: bool(catalog.row_security),
+    lambda: cast("Stage", _import("kpg.postgres.row_security:ROW_POLICIES")),
+)
+register_stage(
+    lambda catalog, entry: entry.name.lower() in catalog.partitioned,
+    lambda: cast("Stage", _import("kpg.execute.changes.partition_routing:PARTITIONS")),
+)

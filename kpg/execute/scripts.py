@@ -7,7 +7,7 @@ longer than a thread switch.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kpg.compiler.sql.parameterize.normalization import (
@@ -44,39 +44,30 @@ PREFIX_LENGTH: Final = 30
 
 def outcomes_within_limits(engine: Engine, text: str, parameters: Parameters | None) -> Iterator[Outcome]:
     """Yield the :func:`outcomes`, each statement within the limits of the database's settings."""
-    all_outcomes = _call_within_limits(engine, partial(outcomes, engine, text, parameters))
-
-    def run_each() -> Iterator[Outcome]:
-        sentinel: Any = object()
-        run_next = partial(next, all_outcomes, sentinel)
-        while True:
-            outcome = _call_within_limits(engine, run_next)
-            if outcome is sentinel:
-                return
-            yield outcome
-
-    return run_each()
-
-
-def _call_within_limits(engine: Engine, function: Callable[[], T]) -> T:
-    settings = engine.settings
-    if not any(map(settings.get, LIMITS)):
-        return function()
+    settings = engine.catalog.settings
+    if not (settings and any(map(settings.get, LIMITS))):
+        return _run_each(engine, outcomes(engine, text, parameters))
     with cancel.within_limits(engine.interrupt, settings):
-        return function()
+        return _run_each(engine, outcomes(engine, text, parameters))
+
+
+def _run_each(engine: Engine, all_outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
+    """Yield outcomes, each computed within the limits that are set before it."""
+    end: Any = object()
+    while True:
+        settings = engine.catalog.settings
+        if settings and any(map(settings.get, LIMITS)):
+            with cancel.within_limits(engine.interrupt, settings):
+                outcome = next(all_outcomes, end)
+        else:
+            outcome = next(all_outcomes, end)
+        if outcome is end:
+            return
+        yield outcome
 
 
 def outcomes(engine: Engine, text: str, parameters: Parameters | None) -> Iterator[Outcome]:
     """Yield the outcome of each statement of a script, when it runs; the whole text is parsed first."""
-
-    def run_one(statement: ConstantInsert | ast.Statement, index: int) -> Outcome:
-        if isinstance(statement, ConstantInsert):
-            return run_insert(engine, statement, lambda: parse_all()[index])
-        return run_with_external(engine, statement, execute)
-
-    @cache
-    def parse_all() -> list[ast.Statement]:
-        return statements(engine, text, parameters)
 
     fast_statements: Sequence[ConstantInsert | ast.Statement] | None = None
     if text[:PREFIX_LENGTH].lstrip()[: len(INSERT)].lower() == INSERT:
@@ -84,13 +75,34 @@ def outcomes(engine: Engine, text: str, parameters: Parameters | None) -> Iterat
     if fast_statements is None and len(text) > SHORT_SCRIPT and not parameters and engine.can_use_cache:
         fast_statements = parse_mixed(engine, text)
     if fast_statements is not None:
-        return (run_one(one, place) for place, one in enumerate(fast_statements))
+        return _run_fast(engine, text, parameters, fast_statements)
     if engine.can_use_cache:
         again = _run_cached(engine, text, parameters)
         if again is not None:
             return again
     found = statements(engine, text, parameters)
     return (run_with_external(engine, statement, execute) for statement in found)
+
+
+def _run_fast(
+    engine: Engine,
+    text: str,
+    parameters: Parameters | None,
+    fast_statements: Sequence[ConstantInsert | ast.Statement],
+) -> Iterator[Outcome]:
+    """Yield the outcomes of a script with constant INSERTs; those that need the parser are parsed once."""
+    parsed: list[ast.Statement] = []
+
+    def parse_statement(place: int) -> ast.Statement:
+        if not parsed:
+            parsed.extend(statements(engine, text, parameters))
+        return parsed[place]
+
+    for place, one in enumerate(fast_statements):
+        if isinstance(one, ConstantInsert):
+            yield run_insert(engine, one, parse_statement, place)
+        else:
+            yield run_with_external(engine, one, execute)
 
 
 def _run_cached(engine: Engine, text: str, parameters: Parameters | None) -> Iterator[Outcome] | None:

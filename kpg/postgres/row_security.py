@@ -1,7 +1,7 @@
 """Row-level security: CREATE, ALTER and DROP POLICY, and the check of written rows against policies."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from kpg.compiler.sql.parse import definitions as ddl
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse_query
 from kpg.compiler.sql.parse.tokenizer import tokenize
+from kpg.execute.changes.table_pipeline import Stage, Write
 from kpg.execute.queries.query_plan import plan
 from kpg.postgres.roles import resolve_role
 from kpg.runtime.errors import NotSupportedError, PrivilegeError, ProgrammingError, Span
@@ -34,9 +35,6 @@ from kpg.runtime.scalar import Column, remap
 from kpg.runtime.types import Schema
 from kpg.session.engine import Engine
 from kpg.session.notices import notice_missing_relation, notice_skipped
-
-if TYPE_CHECKING:
-    from kpg.session.base_table import Table
 
 Words = NDArray[np.int64]
 
@@ -168,35 +166,38 @@ def check_no_policy_uses(catalog: Catalog, table: str, column: str, span: Span) 
             raise ProgrammingError(message, span=span, hint="drop the policy first, and create it again")
 
 
-def check_new_rows(
-    engine: Engine, statement: ast.Insert | ast.Update | ast.Merge, words: Words, command: str
-) -> None:
-    """Raise PrivilegeError if a new row violates a policy. ``words`` is int64[w, n]."""
+def check_new_rows(write: Write, words: Words) -> Words:
+    """Return new rows; PrivilegeError if one violates a policy. Loads are not subject to policies."""
+    engine, statement = write.engine, write.statement
+    if statement is None or not words.shape[1]:
+        return words
     entry = engine.catalog.table(statement.table, statement.span)
     user, protected_table = policy_role(engine.catalog, statement), policy_table(engine.catalog, entry)
-    if not words.shape[1] or not has_row_security(engine.catalog, protected_table, user):
-        return
+    if not has_row_security(engine.catalog, protected_table, user):
+        return words
     if isinstance(statement, ast.Insert) and statement.is_row_movement:
-        return  # they were checked as rows of an UPDATE
+        return words  # they were checked as rows of an UPDATE
     catalog = engine.reading_catalog
-    conditions = policy_conditions(catalog, protected_table, command, user, for_new_rows=True)
+    conditions = policy_conditions(catalog, protected_table, write.command, user, for_new_rows=True)
     if reads_target(statement):
         conditions += policy_conditions(catalog, protected_table, "SELECT", user)
     for demand in conditions:
         if not _rows_satisfy(engine, entry, user, demand.condition, words):
             policy = f' "{demand.policy}"' if demand.policy else ""
             raise _violation_error(catalog, protected_table, f"policy{policy}", statement.span)
+    return words
 
 
-def check_existing_rows(
-    engine: Engine, table: "Table", statement: ast.Insert | ast.Merge, rowids: Words, command: str = "UPDATE"
-) -> None:
+def check_existing_rows(write: Write, rowids: Words, command: str) -> None:
     """Raise PrivilegeError if a policy does not allow the current user to change an existing row."""
+    engine, statement = write.engine, write.statement
+    if statement is None or not rowids.size:
+        return
     entry = engine.catalog.table(statement.table, statement.span)
     user, protected_table = policy_role(engine.catalog, statement), policy_table(engine.catalog, entry)
-    if not rowids.size or not has_row_security(engine.catalog, protected_table, user):
+    if not has_row_security(engine.catalog, protected_table, user):
         return
-    words = table.fetch(rowids)
+    words = write.table.fetch(rowids)
     for one in (command, "SELECT"):
         for demand in policy_conditions(engine.catalog, protected_table, one, user):
             if not _rows_satisfy(engine, entry, user, demand.condition, words):
@@ -205,19 +206,8 @@ def check_existing_rows(
                 )
 
 
-def check_merge_rows(
-    engine: Engine,
-    table: "Table",
-    statement: ast.Merge,
-    updated_rows: tuple[Words, Words],
-    deleted_rowids: Words,
-    new_rows: Words,
-) -> None:
-    """Check all rows that a MERGE updates, deletes and inserts against the policies."""
-    check_existing_rows(engine, table, statement, updated_rows[0])
-    check_existing_rows(engine, table, statement, deleted_rowids, "DELETE")
-    check_new_rows(engine, statement, updated_rows[1], "UPDATE")
-    check_new_rows(engine, statement, new_rows, "INSERT")
+ROW_POLICIES: Final = Stage("row policies", check_new_rows, check_existing_rows)
+"""The stage of databases with row-level security."""
 
 
 def _violation_error(catalog: Catalog, table: str, policy: str, span: Span) -> PrivilegeError:

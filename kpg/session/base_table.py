@@ -1,4 +1,4 @@
-"""Base table: its name, its columns, and its rows in the executor."""
+"""Base table: its name, its columns, and its rows in the executor; ``Changes`` of its rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.api.result import Result, row_count_result
+from kpg.execute.queries.result_rows import EncodedContents
 from kpg.runtime.convert.python_values import RowEncoder
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.executor import Executor, LoadStaging
 from kpg.runtime.handles import LoadRules
-from kpg.runtime.types import Schema
+from kpg.runtime.records import dataclass
+from kpg.runtime.types import Schema, Type
 from kpg.runtime.values import UnrepresentableValue, WrongPythonType
 
 if TYPE_CHECKING:
@@ -50,7 +53,10 @@ class Tally:
 class Table:
     """A table of the executor, valid until it is dropped. Rows are words ``int64[ncols, n]``."""
 
-    __slots__ = ("_change_hooks", "_encoders", "_executor", "dictionary", "guard", "name", "schema", "tally")
+    __slots__ = (
+        *("_change_hooks", "_encoders", "_executor", "dictionary", "guard", "name", "pipeline", "schema"),
+        "tally",
+    )
 
     def __init__(
         self, executor: Executor, name: str, schema: Schema, change_hooks: Sequence[ChangeHook] = ()
@@ -60,6 +66,8 @@ class Table:
         self._executor = executor
         self._change_hooks = change_hooks
         self.guard: ConstraintGuard | None = None
+        self.pipeline: object = None
+        """The ``TablePipeline``, once rows are written."""
         self.name = name
         self.schema = schema
         self.dictionary: Dictionary = executor.dictionary
@@ -90,20 +98,25 @@ class Table:
             _encode(self._encoder(for_keys=True), rows) if 0 < len(key) < len(self.schema.columns) else None
         )
 
-    def insert(self, words: Words) -> Words:
-        """Append rows and return their rowids; see ``Executor.insert``."""
+    def insert(self, words: Words, *, checked: bool = False) -> Words:
+        """Append rows and return their rowids; see ``Executor.insert``.
+
+        Unless they are ``checked``, generated columns are computed and CHECKs tested.
+        """
         for hook in self._change_hooks:
             hook(self.name, None, words)
         guard = self.guard
-        rowids = guard.insert(words) if guard is not None else self._executor.tables.insert(self.name, words)
+        if guard is None:
+            rowids = self._executor.tables.insert(self.name, words)
+        else:
+            rowids = guard.insert(words if checked else guard.check(guard.complete(words)))
         self.tally.inserted += words.shape[1]
         return rowids
 
-    def load(self, words: Words) -> Words:
-        """Insert bulk data; see :meth:`insert`."""
+    def begin_load(self) -> None:
+        """Tell the log that bulk data follows."""
         if self._executor.tables.recorder is not None:
             self._executor.tables.recorder.begin_bulk_load()
-        return self.insert(words)
 
     @property
     def rules(self) -> LoadRules | None:
@@ -139,13 +152,16 @@ class Table:
             hook(self.name, rowids, None)
         self._executor.tables.delete(self.name, rowids)
 
-    def update(self, rowids: Words, words: Words) -> Words:
-        """Replace live rows and return the new rowids, in the same order."""
+    def update(self, rowids: Words, words: Words, *, completed: bool = False) -> Words:
+        """Replace live rows and return the new rowids, in the same order.
+
+        CHECKs are tested. Unless the rows are ``completed``, generated columns are computed.
+        """
         for hook in self._change_hooks:
             hook(self.name, rowids, words)
         self.tally.updated += rowids.shape[0]
         if self.guard is not None:
-            return self.guard.update(rowids, words)
+            return self.guard.update(rowids, words if completed else self.guard.complete(words))
         self._executor.tables.delete(self.name, rowids)
         return self._executor.tables.insert(self.name, words)
 
@@ -168,6 +184,63 @@ class Table:
     def scan(self, columns: Sequence[int] | None = None) -> Words:
         """Return all rows, or only some of their columns."""
         return self._executor.tables.scan(self.name, columns)
+
+
+@dataclass(frozen=True, slots=True)
+class ReturningRows:
+    """The result of RETURNING."""
+
+    names: tuple[str, ...]
+    types: tuple[Type, ...]
+    words: Words
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Changes of one table: rowids to delete, rowids with new rows, and rows to insert.
+
+    All rows have passed the stages of the table's pipeline (``kpg/execute/changes/table_pipeline.py``).
+    """
+
+    table: Table
+    deleted: Words | None = None
+    updated: tuple[Words, Words] | None = None
+    inserted: Words | None = None
+    returned: ReturningRows | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of changed rows."""
+        deleted = 0 if self.deleted is None else self.deleted.shape[0]
+        updated = 0 if self.updated is None else self.updated[0].shape[0]
+        return int(deleted + updated + (0 if self.inserted is None else self.inserted.shape[1]))
+
+    @property
+    def rowids(self) -> Words:
+        """Rowids of the existing rows that change."""
+        updated = None if self.updated is None else self.updated[0]
+        parts = [part for part in (self.deleted, updated) if part is not None]
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+    def apply(self) -> None:
+        """Apply the changes to the table."""
+        if self.deleted is not None:
+            self.table.delete(self.deleted)
+        if self.updated is not None:
+            self.table.update(*self.updated, completed=True)
+        if self.inserted is not None:
+            self.table.insert(self.inserted, checked=True)
+
+    def result(self) -> Result:
+        """Return the statement's result: the RETURNING rows or the row count."""
+        if self.returned is None:
+            return row_count_result(self.count)
+        names, types = self.returned.names, self.returned.types
+        result = Result(
+            names, types, EncodedContents(names, types, self.returned.words, self.table.dictionary)
+        )
+        result.affected = self.count
+        return result
 
 
 def _encode(encoder: RowEncoder, rows: Sequence[Any]) -> Words | None:

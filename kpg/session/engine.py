@@ -535,7 +535,9 @@ class Engine:
     def can_use_cache(self) -> bool:
         """Whether cached plans may be used: not with custom plans, in a snapshot, or under LOCK TABLE."""
         closed = bool(self.tables.change_hooks) and self.locks.excludes_readers
-        return self.snapshot_epoch is None and not self.catalog.needs_custom_plan and not closed
+        catalog = self.catalog
+        custom = bool(catalog.settings) and catalog.needs_custom_plan
+        return self.snapshot_epoch is None and not custom and not closed
 
     def table(self, name: str) -> Table:
         """Return a base table, by name in any case."""
@@ -587,8 +589,10 @@ class Engine:
     def begin_statement(self) -> None:
         """Set the statement's time to the present, outside of a transaction."""
         if self.transactions.state is State.NONE:
-            self.catalog.now = self.clock.read()
-            self.refresh_clock()
+            clock = self.clock
+            self.catalog.now = time.time_ns() // 1000 if clock.advanced_time is None else clock.advanced_time
+            if clock.has_row:
+                self.refresh_clock()
 
     def refresh_clock(self) -> None:
         """Advance the clock row for views that compare with the time; not within a transaction."""

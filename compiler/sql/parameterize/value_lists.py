@@ -158,7 +158,7 @@ def read_inserts(
 ) -> list[InsertValues] | None:
     """Return the INSERTs of a script that has only INSERTs of plain constants; None for any other script."""
     found: list[InsertValues] = []
-    binder = _ParameterBinder(parameters)
+    binder = _ParameterBinder(parameters) if parameters or "?" in text or "$" in text else None
     place, end = 0, len(text)
     while place < end:
         head = _HEAD.match(text, place)
@@ -179,12 +179,12 @@ def read_inserts(
             if "select" in tail.lower():
                 return None
         columns = tuple(zip(*cells, strict=True))
-        bound = binder.substitute(columns)
+        bound = columns if binder is None else binder.substitute(columns)
         if bound is None:
             return None
         statement = f"{head[0]}({', '.join(['NULL'] * len(columns))}){tail}"
         found.append(InsertValues(statement, bound))
-    return found if found and binder.is_exhausted() else None
+    return found if found and (binder is None or binder.is_exhausted()) else None
 
 
 def read_single_insert(text: str) -> InsertValues | None:

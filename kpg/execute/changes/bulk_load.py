@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kpg.compiler.sql.rewrite.external_tables import Files, option_type
+from kpg.execute.changes.table_pipeline import load_rows, load_rules
 from kpg.execute.changes.table_writes import encode_rows, fill_omitted, omissible_columns
 from kpg.runtime.convert import files
 from kpg.runtime.convert import files as reading
@@ -76,14 +77,14 @@ def load_all(
     complete = [pair for pair in spark_sources if pair not in incomplete]
     counts = dict[str, int]()
     if complete and staging is not None:
-        counts |= _load_staged(staging, complete, progress)
+        counts |= _load_staged(engine, staging, complete, progress)
     elif complete:
         counts |= _load_spark(engine, complete, progress)
     if incomplete:  # workers cannot compute DEFAULTs
         counts |= _load_spark(engine, incomplete, progress)
     for table, source in sources:
         if table.name not in counts:
-            counts[table.name] = _append(table, _chunks(engine, table, source), progress)
+            counts[table.name] = _append(engine, table, _chunks(engine, table, source), progress)
     return counts
 
 
@@ -156,7 +157,7 @@ def _load_spark(
             table = tables[chunk.table]
             omitted = omissible_columns(engine, table)
             words = encode_table(chunk.rows, table.schema, table.dictionary, chunk.origin, omitted)
-            table.load(fill_omitted(engine, table, words, omitted))
+            load_rows(engine, table, fill_omitted(engine, table, words, omitted))
             counts[table.name] += chunk.rows.num_rows
             report(sum(counts.values()), note=table.name)
             if progress is not None:
@@ -165,7 +166,7 @@ def _load_spark(
 
 
 def _load_staged(
-    staging: LoadStaging, sources: Sequence[tuple[Table, Any]], progress: Progress | None
+    engine: Engine, staging: LoadStaging, sources: Sequence[tuple[Table, Any]], progress: Progress | None
 ) -> dict[str, int]:
     """Load rows from Spark's tasks directly into the workers that own them."""
     counts: dict[str, int] = {}
@@ -180,22 +181,27 @@ def _load_staged(
                 progress(table.name, 0)
         sent = send_tables(targets)
         for (table, source), (_, target) in zip(load_sources, targets, strict=True):
-            counts[table.name] = _commit_staged(staging, table, source, target, sent[target.load])
+            counts[table.name] = _commit_staged(engine, staging, table, source, target, sent[target.load])
             if progress is not None:
                 progress(table.name, counts[table.name])
     return counts
 
 
 def _commit_staged(
-    staging: LoadStaging, table: Table, source: Any, target: LoadTarget, attempts: Sequence[int]
+    engine: Engine,
+    staging: LoadStaging,
+    table: Table,
+    source: Any,
+    target: LoadTarget,
+    attempts: Sequence[int],
 ) -> int:
     try:
-        loaded = staging.commit_load(target, attempts, table.rules)
+        loaded = staging.commit_load(target, attempts, load_rules(engine, table))
     except DataError:
         raise_load_error(source)
         raise
     for words in loaded.remaining:
-        table.load(words)
+        load_rows(engine, table, words)
     if loaded.rowids is not None:
         table.record_load(loaded.rowids)
     return loaded.rows
@@ -229,12 +235,11 @@ def _unknown_format(source: str | Path) -> OperationalError:
     )
 
 
-def _append(table: Table, chunks: Iterator[Words], progress: Progress | None) -> int:
+def _append(engine: Engine, table: Table, chunks: Iterator[Words], progress: Progress | None) -> int:
     rows = 0
     with report_progress(f"loading {table.name}", "rows") as report:
         for words in chunks:
-            table.load(words)
-            rows += words.shape[1]
+            rows += load_rows(engine, table, words)
             report(rows)
             if progress is not None:
                 progress(table.name, rows)

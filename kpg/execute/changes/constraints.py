@@ -51,8 +51,7 @@ class ConstraintGuard:
         return column_expressions.bind_checks(self._entry, self._catalog)
 
     def insert(self, words: Words) -> Words:
-        """Append rows and return their rowids."""
-        words = self.complete_and_check(words)
+        """Append checked rows and return their rowids."""
         rowids = self._executor.tables.insert(self._entry.name, words)
         for key in self.expression_keys:
             key.insert_keys(words)
@@ -65,7 +64,7 @@ class ConstraintGuard:
         """The rules that workers can check; None if the table needs more."""
         if self._generated_columns is not None or self.expression_keys:
             return None
-        return LoadRules(self._checks, self.complete_and_check)
+        return LoadRules(self._checks, self.check)
 
     def record_load(self, rowids: tuple[int, int]) -> None:
         """Record rows that were loaded into the workers, which have checked ``rules``."""
@@ -85,8 +84,8 @@ class ConstraintGuard:
             self._references.record_delete(self._entry.name, old)
 
     def update(self, rowids: Words, words: Words) -> Words:
-        """Replace rows and return the new rowids, in the same order."""
-        words = self.complete_and_check(words)
+        """Replace completed rows and return the new rowids, in the same order."""
+        self.check(words)
         name = self._entry.name
         old = self._executor.tables.fetch(name, rowids)
         self._executor.tables.delete(name, rowids)
@@ -98,11 +97,10 @@ class ConstraintGuard:
             self._references.record_update(name, old, words, new)
         return new
 
-    def complete_and_check(self, words: Words) -> Words:
-        """Return rows with their generated columns; IntegrityError if one fails a CHECK."""
-        words = self.complete(words)
+    def check(self, words: Words) -> Words:
+        """Return rows that satisfy all CHECKs; IntegrityError if one does not."""
         if self._checks is not None and words.shape[1]:
-            self._check_rows(words)
+            self._check_rows(np.ascontiguousarray(words))
         return words
 
     def complete(self, words: Words) -> Words:

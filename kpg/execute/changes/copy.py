@@ -22,7 +22,8 @@ from kpg.compiler.catalog.access_control import (
 from kpg.compiler.sql.frontend import lower_query
 from kpg.compiler.sql.parse import statements as ast
 from kpg.execute.changes.defaults import with_defaults
-from kpg.execute.changes.partition_routing import route_rows, satisfies_bound
+from kpg.execute.changes.partition_routing import satisfies_bound
+from kpg.execute.changes.table_pipeline import load_rows
 from kpg.execute.queries.result_rows import EncodedContents
 from kpg.runtime.convert import csv_format, files
 from kpg.runtime.convert.arrow import Origin, encode_table
@@ -133,13 +134,7 @@ def copy_from(engine: Engine, statement: ast.CopyFrom) -> Result:
         if statement.where:
             mask = satisfies_bound(engine, engine.catalog.table(table.name), statement.where, whole)
             whole = np.ascontiguousarray(whole[:, mask])
-        if table.name.lower() in engine.catalog.partitioned:
-            several = route_rows(engine, table.name, whole)
-            several.apply()
-            rows += several.count
-            continue
-        table.load(whole)
-        rows += whole.shape[1]
+        rows += load_rows(engine, table, whole)
     return row_count_result(rows)
 
 

@@ -1,7 +1,9 @@
 """INSERT, UPDATE, DELETE and MERGE: compute the ``Changes`` of a statement, then apply them.
 
-Nothing changes before the application, so all parts of a statement see the tables as of its start. Volatile
-values (random functions, sequence numbers) are evaluated and put into the statement before it runs.
+A statement is rewritten first: INSERT OR REPLACE, WHERE CURRENT OF, updatable views. The router of the
+table's pipeline may take it over, and the rows that it writes pass the pipeline's stages. Nothing changes
+before the application, so all parts of a statement see the tables as of its start. Volatile values (random
+functions, sequence numbers) are evaluated and put into the statement before it runs.
 """
 
 from collections.abc import Callable
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.api.result import Result, row_count_result
+from kpg.api.result import Result
 from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.compiler.sql.bind.volatile_calls import (
     Tree,
@@ -29,7 +31,7 @@ from kpg.compiler.sql.rewrite.column_defaults import (
     apply_sequence_defaults,
     insert_positions,
 )
-from kpg.execute.changes.table_writes import check_values, distinct
+from kpg.execute.changes.table_pipeline import Write, check_computed, distinct, pipeline_of
 from kpg.execute.queries.query_plan import (
     PlannedStatement,
     bind,
@@ -38,26 +40,25 @@ from kpg.execute.queries.query_plan import (
     plan_bound,
     retry_with_numeric,
 )
-from kpg.execute.queries.result_rows import EncodedContents, expand, permutation
+from kpg.execute.queries.result_rows import expand, permutation
 from kpg.runtime.errors import DataError, IntegrityError, NotSupportedError, SerializationError
 from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.plan import Mfp
-from kpg.runtime.records import dataclass
-from kpg.runtime.types import Schema, Type
-from kpg.session.base_table import Table
+from kpg.runtime.types import Schema
+from kpg.session.base_table import Changes, ReturningRows, Table
 from kpg.session.engine import Engine
 
 if TYPE_CHECKING:
     from kpg.compiler.sql.bind import eager_subexpressions
     from kpg.compiler.sql.rewrite import upsert as merge_rewrite
     from kpg.execute.changes import defaults, upsert
-    from kpg.postgres import row_security
+    from kpg.execute.queries import cursors
 else:
     eager_subexpressions = LazyModule("kpg.compiler.sql.bind.eager_subexpressions")
     merge_rewrite = LazyModule("kpg.compiler.sql.rewrite.upsert")
     defaults = LazyModule("kpg.execute.changes.defaults")
     upsert = LazyModule("kpg.execute.changes.upsert")
-    row_security = LazyModule("kpg.postgres.row_security")
+    cursors = LazyModule("kpg.execute.queries.cursors")
 
 T = TypeVar("T")
 
@@ -129,58 +130,24 @@ def assign_row_numbers(engine: Engine, tree: Tree) -> Tree:
 Words = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class ReturningRows:
-    """The result of RETURNING."""
+def run_change(engine: Engine, statement: ast.Change) -> Result:
+    """Run an INSERT, UPDATE, DELETE or MERGE."""
+    changes = prepare_changes(engine, statement)
+    check_rows_live(engine, changes)
+    changes.apply()
+    return changes.result()
 
-    names: tuple[str, ...]
-    types: tuple[Type, ...]
-    words: Words
 
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """Changes of one table by a statement: rowids to delete, rowids with new rows, and rows to insert."""
-
-    table: Table
-    deleted: Words | None = None
-    updated: tuple[Words, Words] | None = None
-    inserted: Words | None = None
-    returned: ReturningRows | None = None
-
-    @property
-    def count(self) -> int:
-        """Number of changed rows."""
-        deleted = 0 if self.deleted is None else self.deleted.shape[0]
-        updated = 0 if self.updated is None else self.updated[0].shape[0]
-        return int(deleted + updated + (0 if self.inserted is None else self.inserted.shape[1]))
-
-    @property
-    def rowids(self) -> Words:
-        """Rowids of the existing rows that change."""
-        updated = None if self.updated is None else self.updated[0]
-        parts = [part for part in (self.deleted, updated) if part is not None]
-        return np.concatenate(parts) if parts else np.empty(0, np.int64)
-
-    def apply(self) -> None:
-        """Apply the changes to the table."""
-        if self.deleted is not None:
-            self.table.delete(self.deleted)
-        if self.updated is not None:
-            self.table.update(*self.updated)
-        if self.inserted is not None:
-            self.table.insert(self.inserted)
-
-    def result(self) -> Result:
-        """Return the statement's result: the RETURNING rows or the row count."""
-        if self.returned is None:
-            return row_count_result(self.count)
-        names, types = self.returned.names, self.returned.types
-        result = Result(
-            names, types, EncodedContents(names, types, self.returned.words, self.table.dictionary)
-        )
-        result.affected = self.count
-        return result
+def prepare_changes(engine: Engine, statement: ast.Change) -> Changes:
+    """Compute the changes of a statement."""
+    if isinstance(statement, ast.Insert) and statement.alternative:
+        statement = merge_rewrite.rewrite_alternative(statement, engine.catalog)
+    if isinstance(statement, ast.Update | ast.Delete) and statement.cursor:
+        return cursors.current_row_changes(engine, statement, prepare_changes)
+    statement = resolve_view_target(engine, statement)
+    router = pipeline_of(engine, engine.table(statement.table)).router
+    routed = None if router is None else router.prepare(engine, statement)
+    return prepare_table_changes(engine, statement) if routed is None else routed
 
 
 def check_rows_live(engine: Engine, changes: Changes) -> None:
@@ -203,7 +170,6 @@ def resolve_view_target(engine: Engine, statement: ast.Change) -> ast.Change:
 
 def prepare_table_changes(engine: Engine, statement: ast.Change) -> Changes:
     """Compute the changes of a statement on one table."""
-    statement = resolve_view_target(engine, statement)
     table = engine.table(statement.table)
     match statement:
         case ast.Insert():
@@ -288,17 +254,17 @@ def insert_changes(
         words = _with_defaults(engine, statement, entry, words)
     if not checks_rows:
         return Changes(table, inserted=words)
-    words = _complete(table, check_values(words, table))
-    if catalog.row_security:
-        row_security.check_new_rows(engine, statement, words, "INSERT")
+    check_computed(words, table)
+    pipeline = pipeline_of(engine, table)
+    if pipeline.stages:
+        words = pipeline.check_new_rows(Write(engine, table, statement, "INSERT"), words)
     updated: tuple[Words, Words] | None = None
     if statement.conflict is not None:
         words, updated = upsert.resolve_conflicts(engine, table, statement, words)
         if updated is not None:
-            updated = updated[0], _complete(table, updated[1])
-            if catalog.row_security:
-                row_security.check_existing_rows(engine, table, statement, updated[0])
-                row_security.check_new_rows(engine, statement, updated[1], "UPDATE")
+            write = Write(engine, table, statement, "UPDATE")
+            pipeline.check_existing_rows(write, updated[0], "UPDATE")
+            updated = updated[0], pipeline.check_new_rows(write, updated[1])
             _check_option(engine, statement, updated[1])
     _check_option(engine, statement, words)
     changes = Changes(table, updated=updated, inserted=words)
@@ -306,13 +272,6 @@ def insert_changes(
         return changes
     rows = words if updated is None else np.concatenate((updated[1], words), axis=1)
     return replace(changes, returned=_returning_rows(engine, table, statement, np.ascontiguousarray(rows)))
-
-
-def _complete(table: Table, words: Words, *, checks: bool = True) -> Words:
-    """Return rows with their generated columns; with ``checks``, IntegrityError if one fails a CHECK."""
-    if table.guard is None:
-        return words
-    return table.guard.complete_and_check(words) if checks else table.guard.complete(words)
 
 
 def _check_option(engine: Engine, statement: ast.Insert | ast.Update, words: Words) -> None:
@@ -375,10 +334,13 @@ def update_changes(
             span=statement.span,
             hint="each row must meet one row of FROM, or rows that give the same values",
         )
-    words = check_values(np.ascontiguousarray(data[1:width]), table)
-    if engine.catalog.row_security:
-        row_security.check_new_rows(engine, statement, words, "UPDATE")
-    _check_option(engine, statement, words)
+    words = np.ascontiguousarray(data[1:width])
+    check_computed(words, table)
+    pipeline = pipeline_of(engine, table)
+    if pipeline.stages:
+        words = pipeline.check_new_rows(Write(engine, table, statement, "UPDATE"), words)
+    if statement.updatable_view is not None:
+        _check_option(engine, statement, words)
     return Changes(table, updated=(np.ascontiguousarray(data[0]), words), returned=returned)
 
 
@@ -408,12 +370,15 @@ def merge_changes(engine: Engine, table: Table, statement: ast.Merge) -> Changes
                 defaults.fill_sequence_defaults(engine.executor, engine.sequences, made_by, words)
             )
     new_rows = np.ascontiguousarray(np.concatenate(inserted, axis=1))
-    changed = _complete(table, check_values(np.ascontiguousarray(rows[:, updates]), table), checks=False)
-    new_rows = _complete(table, check_values(new_rows, table), checks=False)
-    if engine.catalog.row_security:
-        row_security.check_merge_rows(
-            engine, table, statement, (rowids[updates], changed), rowids[deletes], new_rows
-        )
+    changed = np.ascontiguousarray(rows[:, updates])
+    for words in (changed, new_rows):
+        check_computed(words, table)
+    pipeline = pipeline_of(engine, table)
+    write = Write(engine, table, statement, "UPDATE")
+    pipeline.check_existing_rows(write, rowids[updates], "UPDATE")
+    pipeline.check_existing_rows(write, rowids[deletes], "DELETE")
+    changed = pipeline.check_new_rows(write, changed)
+    new_rows = pipeline.check_new_rows(replace(write, command="INSERT"), new_rows)
     return Changes(
         table,
         deleted=np.ascontiguousarray(rowids[deletes]) if deleting else None,

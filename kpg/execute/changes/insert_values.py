@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from kpg.api.result import Result
 from kpg.compiler.catalog.constraints import Rule
-from kpg.compiler.catalog.entries import Catalog, TableEntry
+from kpg.compiler.catalog.entries import TableEntry
+from kpg.compiler.catalog.privileges import Asker
 from kpg.compiler.sql.parameterize.value_lists import (
     InsertValues,
     StoredValue,
@@ -27,15 +28,15 @@ from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parameters import NotConstantError
 from kpg.compiler.sql.parse.parser import parse
 from kpg.compiler.sql.rewrite.column_defaults import insert_positions
-from kpg.execute.changes.dml import Changes, insert_changes
-from kpg.execute.changes.pipeline import prepare_changes
-from kpg.runtime.dictionary import Dictionary
+from kpg.execute.changes.dml import insert_changes, prepare_changes
+from kpg.execute.changes.table_pipeline import pipeline_of
 from kpg.runtime.errors import Error
 from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
 from kpg.runtime.types import NULL, Type
-from kpg.runtime.values.styles import CURRENT_STYLE
+from kpg.runtime.values.styles import CURRENT_STYLE, DEFAULT_STYLE
+from kpg.session.base_table import Changes, Table
 from kpg.session.engine import CacheKind, Engine, is_unpartitioned
 
 if TYPE_CHECKING:
@@ -61,15 +62,21 @@ class ConstantInsert:
 class InsertLayout:
     """Where the cells of an INSERT go.
 
-    ``cells`` are the cells in use, ``columns`` their columns, ``constants`` the constant values of
-    other columns.
+    ``cells`` are the cells in use: the cell, its column, the column's type, and whether it is interned.
+    ``constants`` are the constant values of other columns. It is valid for a version of the catalog, a search
+    path and a role.
     """
 
     entry: TableEntry
+    table: Table
     statement: ast.Insert
-    cells: tuple[int, ...]
-    columns: tuple[int, ...]
+    cells: tuple[tuple[int, int, Type, bool], ...]
     constants: tuple[tuple[int, StoredValue], ...]
+    is_direct: bool
+    """Whether the words are the changes: the statement has no clauses, and its table no stages."""
+    version: int
+    search_path: tuple[str, ...]
+    asker: Asker
 
 
 LAYOUTS: Final = CacheKind[tuple[str, tuple[int, ...]], InsertLayout]()
@@ -131,32 +138,37 @@ def _statement(engine: Engine, rows: InsertValues) -> ast.Insert | None:
     return cached
 
 
-def run_insert(engine: Engine, rows: ConstantInsert, parse: Callable[[], ast.Statement]) -> Result:
-    """Run a constant INSERT; ``parse`` returns the parsed statement, if the fast path does not apply."""
+def run_insert(
+    engine: Engine, rows: ConstantInsert, parse: Callable[[int], ast.Statement], place: int
+) -> Result:
+    """Run a constant INSERT; ``parse(place)`` parses it if the fast path does not apply."""
     engine.begin_statement()
     with engine.transactions.statement(changes=True):
         changes = _changes(engine, rows)
         if changes is None:
-            statement = parse()
+            statement = parse(place)
             assert isinstance(statement, ast.Insert)
             changes = prepare_changes(engine, statement)
         changes.apply()
-        return changes.result()
+    return changes.result()
 
 
 def _changes(engine: Engine, rows: ConstantInsert) -> Changes | None:
     """Return the changes of a statement; None if the fast path does not apply or an error has a position."""
-    CURRENT_STYLE.set(engine.catalog.style)  # the style of another session's statement may be set
+    catalog = engine.catalog
+    # The style of another session's statement may be set.
+    CURRENT_STYLE.set(catalog.style if catalog.settings else DEFAULT_STYLE)
     try:
-        shape = layout_of(engine, rows)
-        if shape is None:
+        layout = layout_of(engine, rows)
+        if layout is None:
             return None
-        table = engine.table(rows.statement.table)
-        words = _words(rows, shape, table.dictionary)
+        words = _words(rows, layout)
     except (NotConstantError, Error):
         return None
+    if layout.is_direct:
+        return Changes(layout.table, inserted=words)
     try:
-        return insert_changes(engine, table, shape.statement, words)
+        return insert_changes(engine, layout.table, layout.statement, words)
     except Error as error:
         if error.span is None:
             raise
@@ -182,27 +194,35 @@ def prepare_single_insert(engine: Engine, text: str, parameters: Parameters) -> 
 def layout_of(engine: Engine, rows: ConstantInsert) -> InsertLayout | None:
     """Return the layout of a statement; None if a column needs more than a constant."""
     catalog = engine.catalog
-    entry = catalog.table(rows.statement.table)
-    absent = tuple(place for place, cells in enumerate(rows.columns) if _is_default(cells))
+    absent = tuple(
+        [place for place, cells in enumerate(rows.columns) if cells[0][0] in "dD" and _is_default(cells)]
+    )
     key = (rows.text, absent)
     layout = engine.plan_cache.of_kind(LAYOUTS).get(key)
-    if layout is not None and layout.entry is entry:
+    if (
+        layout is not None
+        and layout.version == catalog.version
+        and layout.search_path is catalog.search_path
+        and layout.asker is catalog.asker
+    ):
         return layout
     before = catalog.system_reads.count
-    layout = _make_layout(rows.statement, len(rows.columns), absent, entry, catalog)
+    entry = catalog.table(rows.statement.table)
+    layout = _make_layout(engine, rows.statement, len(rows.columns), absent, entry)
     if layout is not None and catalog.system_reads.count == before:
         engine.plan_cache.of_kind(LAYOUTS).put(key, layout)
     return layout
 
 
 def _is_default(cells: tuple[str, ...]) -> bool:
-    return cells[0][0] in "dD" and all(cell.lower() == "default" for cell in cells)
+    return all(cell.lower() == "default" for cell in cells)
 
 
 def _make_layout(
-    statement: ast.Insert, width: int, absent: tuple[int, ...], entry: TableEntry, catalog: Catalog
+    engine: Engine, statement: ast.Insert, width: int, absent: tuple[int, ...], entry: TableEntry
 ) -> InsertLayout | None:
     """Return the layout; None if a listed column accepts no value or another needs more than a constant."""
+    catalog = engine.catalog
     columns = entry.schema.columns
     places = insert_positions(statement, entry.schema)
     if not statement.columns and width < len(places):
@@ -226,7 +246,25 @@ def _make_layout(
                 missing[place] = default.scalar.value
     if rest:
         statement = replace(statement, columns=tuple(columns[place].name for place in filled_columns))
-    return InsertLayout(entry, statement, cells, filled_columns, tuple(missing.items()))
+    table = engine.table(entry.name)
+    has_clauses = statement.conflict or statement.returning or statement.updatable_view
+    draws_numbers = entry.constraints.rules and statement.columns
+    checks = pipeline_of(engine, table).stages or catalog.checks_privileges
+    types = entry.schema.types
+    return InsertLayout(
+        entry,
+        table,
+        statement,
+        tuple(
+            (cell, place, types[place], types[place].is_interned)
+            for cell, place in zip(cells, filled_columns, strict=True)
+        ),
+        tuple(missing.items()),
+        not (has_clauses or draws_numbers or checks),
+        catalog.version,
+        catalog.search_path,
+        catalog.asker,
+    )
 
 
 def _accepts_value(rule: Rule, statement: ast.Insert) -> bool:
@@ -235,20 +273,19 @@ def _accepts_value(rule: Rule, statement: ast.Insert) -> bool:
     return rule.identity != "ALWAYS" or statement.overriding == "SYSTEM"
 
 
-def _words(rows: ConstantInsert, shape: InsertLayout, dictionary: Dictionary) -> Words:
-    types = shape.entry.schema.types
-    count = len(rows.columns[0])
-    words = np.empty((len(types), count), np.int64)
-    for cell, place in zip(shape.cells, shape.columns, strict=True):
-        words[place] = _column(read_column(rows.columns[cell], types[place]), types[place], dictionary)
-    for place, value in shape.constants:
-        words[place] = _column([value], types[place], dictionary)[0]
+def _words(rows: ConstantInsert, layout: InsertLayout) -> Words:
+    dictionary = layout.table.dictionary
+    words = np.empty((len(layout.entry.schema.columns), len(rows.columns[0])), np.int64)
+    for cell, place, type_, is_interned in layout.cells:
+        values = read_column(rows.columns[cell], type_)
+        if not is_interned:
+            words[place] = [NULL if value is None else int(value) for value in values]
+        elif len(values) == 1 and isinstance(values[0], str):
+            words[place] = dictionary.code(values[0])
+        else:
+            words[place] = dictionary.intern([None if value is None else str(value) for value in values])
+    for place, value in layout.constants:
+        words[place] = (
+            NULL if value is None else dictionary.code(value) if isinstance(value, str) else int(value)
+        )
     return words
-
-
-def _column(values: list[StoredValue], type_: Type, dictionary: Dictionary) -> "list[int] | Words":
-    if type_.is_interned:
-        if len(values) == 1 and isinstance(values[0], str):
-            return [dictionary.code(values[0])]
-        return dictionary.intern([None if value is None else str(value) for value in values])
-    return [NULL if value is None else int(value) for value in values]

@@ -23,7 +23,7 @@ from kpg.compiler.sql.parse.parameters import NotConstantError, Parameters, Slot
 from kpg.compiler.sql.parse.statements import Insert
 from kpg.compiler.sql.rewrite.changes import arbiters, check_insertion
 from kpg.execute.changes.insert_values import ConstantInsert, as_constant_insert, layout_of
-from kpg.execute.changes.table_writes import check_values
+from kpg.execute.changes.table_pipeline import check_computed, fit_lengths
 from kpg.execute.changes.upsert import lower_conflict_action
 from kpg.execute.queries.plan_cache import Template, find_keyed_template, slot_values
 from kpg.execute.queries.point_lookup import Constants
@@ -135,8 +135,8 @@ def _make_plan(engine: Engine, insert: ConstantInsert) -> InsertPlan | None:
     constant_words = [NULL] * len(types)
     cells: list[tuple[int, int, Type, Encoder]] = []
     used_positions: set[int] = set()
-    for cell, place in zip(shape.cells, shape.columns, strict=True):
-        text, type_ = insert.columns[cell][0], types[place]
+    for cell, place, type_, _ in shape.cells:
+        text = insert.columns[cell][0]
         if type_.has_length_limit:
             return None
         if text[0] in "?$":
@@ -287,7 +287,9 @@ def _apply_upserts(engine: Engine, statements: Sequence[UpsertRow]) -> list[int]
         if (words[key][:, existing] != table.fetch(old[existing])[key]).any():
             return None
     applied = np.flatnonzero(changes)
-    words = check_values(np.ascontiguousarray(words[:, applied]), table)
+    words = np.ascontiguousarray(words[:, applied])
+    check_computed(words, table)
+    words = fit_lengths(words, table)
     if applied.size:
         table.delete(old[existing])
         table.insert(words)
@@ -326,7 +328,9 @@ def _apply_keyed_changes(engine: Engine, statements: Sequence[KeyedChange]) -> l
         table.delete(rowids)
         engine.close_epochs(table.name, [0] * rowids.size, rowids)
     elif rowids.size:
-        words = check_values(np.ascontiguousarray(data[1 : 1 + len(table.schema.columns)]), table)
+        words = np.ascontiguousarray(data[1 : 1 + len(table.schema.columns)])
+        check_computed(words, table)
+        words = fit_lengths(words, table)
         if (words[list(lookup.columns)] != keys[:, matches]).any():
             return None
         table.update(rowids, words)

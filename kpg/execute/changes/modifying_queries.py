@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from kpg.api.result import Result
 from kpg.compiler.sql.bind.eager_subexpressions import rows_table_name, with_row_tables
 from kpg.compiler.sql.parse import statements as ast
-from kpg.execute.changes.dml import Changes, ReturningRows, check_rows_live
-from kpg.execute.changes.pipeline import prepare_changes
+from kpg.execute.changes.dml import check_rows_live, prepare_changes
 from kpg.execute.queries.query_plan import explain, plan, returning_columns
 from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.types import ColumnDef, Schema
+from kpg.session.base_table import Changes, ReturningRows
 from kpg.session.engine import Engine
 
 if TYPE_CHECKING:

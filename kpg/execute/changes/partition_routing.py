@@ -8,6 +8,7 @@ are found by a join with all of them.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,32 +24,37 @@ from kpg.compiler.sql.parse.features import StatementSpan
 from kpg.compiler.sql.rewrite.changes import empty_select
 from kpg.compiler.sql.rewrite.column_expressions import bind_checks
 from kpg.execute.changes.dml import (
-    Changes,
-    ReturningRows,
     compute_insert_rows,
     insert_changes,
     merge_changes,
     prepare_table_changes,
-    resolve_view_target,
 )
+from kpg.execute.changes.table_pipeline import Stage
 from kpg.runtime.errors import IntegrityError, NotSupportedError, ProgrammingError, Span
+from kpg.session.base_table import Changes, ReturningRows
 from kpg.session.engine import Engine
 
 Words = NDArray[np.int64]
 
 
-def prepare_partitioned(engine: Engine, statement: ast.Change) -> Changes:
-    """Compute the changes of a statement, also on partitioned tables."""
+class PartitionRouter:
+    """Routes the changes of a partitioned table to its partitions."""
 
-    statement = resolve_view_target(engine, statement)
-    several = prepare_with_partitions(engine, statement)
-    if several is None and isinstance(statement, ast.Insert):
-        several = route_insert(engine, statement)
-    if isinstance(statement, ast.Merge):
-        several = route_merge(engine, statement)
-    if several is not None:
+    def prepare(self, engine: Engine, statement: ast.Change) -> Changes | None:
+        """Return the changes of a statement; None if it changes only the table itself."""
+        several: MultiTableChanges | None
+        match statement:
+            case ast.Insert():
+                several = route_insert(engine, statement)
+            case ast.Merge():
+                several = route_merge(engine, statement)
+            case _:
+                several = prepare_with_partitions(engine, statement)
         return several  # type: ignore[return-value]
-    return prepare_table_changes(engine, statement)
+
+    def route(self, engine: Engine, name: str, words: Words) -> Changes:
+        """Return the changes of appending rows."""
+        return route_rows(engine, name, words)  # type: ignore[return-value]
 
 
 def prepare_with_partitions(engine: Engine, statement: ast.Change) -> "MultiTableChanges | None":
@@ -85,10 +91,10 @@ def _prepare_with_partitions(
     moves = 0
     for name in (entry.name, *children):
         part_statement = replace(statement, table=name, only=True)
+        changes = prepare_table_changes(engine, part_statement)
         if not isinstance(part_statement, ast.Update):
-            parts.append(prepare_partitioned(engine, part_statement))
+            parts.append(changes)
             continue
-        changes = prepare_partitioned(engine, part_statement)
         found, count = move_rows(engine, entry.name, changes)
         parts += found
         moves += count
@@ -340,3 +346,7 @@ def _merge_unmatched(engine: Engine, statement: ast.Merge, entry: TableEntry) ->
     unmatched = replace(statement, whens=whens, phase="unmatched")
     rows = merge_changes(engine, engine.table(entry.name), unmatched).inserted
     return [] if rows is None or not rows.shape[1] else list(route_rows(engine, entry.name, rows).parts)
+
+
+PARTITIONS: Final = Stage("partitions", router=PartitionRouter())
+"""The stage of partitioned tables."""

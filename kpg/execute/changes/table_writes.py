@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.execute.changes.table_pipeline import Write, check_computed, distinct, load_changes, pipeline_of
 from kpg.runtime.convert.python_values import OmittedColumns, show_word
-from kpg.runtime.errors import DataError, IntegrityError, InterfaceError
+from kpg.runtime.errors import IntegrityError, InterfaceError
 from kpg.runtime.gc_pause import LazyModule
-from kpg.runtime.types import ERROR, NULL, ColumnDef, Kind, Schema
-from kpg.runtime.values.arrays import fit_elements
-from kpg.runtime.values.codec import codec_of
-from kpg.runtime.values.words import UnrepresentableValue
+from kpg.runtime.types import NULL, Schema
 from kpg.session.base_table import Table
 from kpg.session.engine import Engine
 
@@ -34,7 +32,7 @@ Evaluate = Callable[[Words], tuple[Words, Words | None]]
 def insert(engine: Engine, table: Table, data: Any) -> int:
     """Insert rows and return their number."""
     words = encode_rows(engine, table, data)
-    table.insert(words)
+    load_changes(engine, table, words).apply()
     return int(words.shape[1])
 
 
@@ -66,10 +64,13 @@ def upsert(engine: Engine, table: Table, data: Any) -> int:
     words = encode_rows(engine, table, data)
     count = int(words.shape[1])
     words = _last_of_each(words, key)
+    pipeline = pipeline_of(engine, table)
+    if pipeline.stages:
+        words = pipeline.check_new_rows(Write(engine, table, None, "INSERT"), words)
     old = table.find(np.ascontiguousarray(words[list(key)]))
     if table.guard is not None:
-        table.update(old[old >= 0], np.ascontiguousarray(words[:, old >= 0]))
-        table.insert(np.ascontiguousarray(words[:, old < 0]))
+        table.update(old[old >= 0], np.ascontiguousarray(words[:, old >= 0]), completed=True)
+        table.insert(np.ascontiguousarray(words[:, old < 0]), checked=True)
         return count
     replaced = old[old >= 0]
     table.delete(replaced)
@@ -140,68 +141,10 @@ def resolve_updates(
         )
     pairs = np.concatenate((table.fetch(rowids), words[:, existing]))
     new, kept = update(np.ascontiguousarray(pairs))
-    new = np.ascontiguousarray(check_values(new, table))
+    new = np.ascontiguousarray(new)
+    check_computed(new, table)
     updated = np.ascontiguousarray(rowids if kept is None else rowids[kept])
     return np.ascontiguousarray(words[:, old < 0]), (updated, new)
-
-
-def distinct(words: Words) -> Words:
-    """Return the distinct words of ``int64[n]``, sorted.
-
-    ``np.unique`` first imports numpy's masked arrays, which takes longer than a statement.
-    """
-    ordered = np.sort(words)
-    first = np.ones(ordered.shape[0], np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    return ordered[first]
-
-
-def check_values(words: Words, table: Table) -> Words:
-    """Return computed rows after checking that their values fit the columns; DataError otherwise.
-
-    Trailing blanks beyond the limit are removed.
-    """
-    failed = bool((words == ERROR).any())
-    for index, column in enumerate(table.schema.columns):
-        values = words[index]
-        if failed and (values == ERROR).any():
-            raise DataError(f"the value for column {column.name} of table {table.name} failed to compute")
-        if column.type.has_length_limit:
-            cut = _truncate_texts(values, column, table)
-            if cut:
-                words = words.copy()
-                for word, shorter in cut.items():
-                    words[index, values == word] = shorter
-    return words
-
-
-def _truncate_texts(values: Words, column: ColumnDef, table: Table) -> dict[int, int]:
-    """Return the texts with excess trailing blanks, and their truncation; DataError if one is too long."""
-    limit = column.type.precision
-    cut: dict[int, int] = {}
-    codes = distinct(values)
-    for word, text in zip(codes.tolist(), table.dictionary.decode(codes), strict=True):
-        if text is None:
-            continue
-        if column.type.kind is Kind.ARRAY:
-            codec = codec_of(column.type)
-            try:
-                fitting = codec.encode(fit_elements(codec.decode(text), column.type.parts[0]))
-            except UnrepresentableValue:
-                shown = codec.show(codec.decode(text))
-                raise _too_long(shown, column, table) from None
-            if fitting != text:
-                cut[word] = table.dictionary.code(fitting)
-            continue
-        if column.type.kind is Kind.CHAR and text.endswith(" "):
-            cut[word] = table.dictionary.code(text.rstrip(" "))
-        if len(text) <= limit:
-            continue
-        if len(text.rstrip(" ")) > limit:
-            raise _too_long(text, column, table)
-        shorter = text.rstrip(" ") if column.type.kind is Kind.CHAR else text[:limit]
-        cut[word] = table.dictionary.code(shorter)
-    return cut
 
 
 def encode_rows(engine: Engine, table: Table, data: Any) -> Words:
@@ -236,14 +179,6 @@ def fill_omitted(engine: Engine, table: Table, words: Words, omissions: OmittedC
 
     entry = engine.catalog.table(table.name)
     return defaults.with_defaults(engine.executor, engine.sequences, entry, engine.catalog, words)
-
-
-def _too_long(text: str, column: ColumnDef, table: Table) -> DataError:
-    error = DataError(
-        f"value '{text}' is too long for column {column.name} {column.type} of table {table.name}"
-    )
-    error.sqlstate = "22001"
-    return error
 
 
 def _encode_full_rows(table: Table, data: Any) -> Words:

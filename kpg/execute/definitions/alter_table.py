@@ -37,7 +37,7 @@ from kpg.compiler.sql.rewrite.name_qualification import nextval_call
 from kpg.execute.changes.defaults import default_words
 from kpg.execute.changes.foreign_keys import Link, resolve_link
 from kpg.execute.changes.partition_routing import tables_to_alter
-from kpg.execute.changes.table_writes import check_values
+from kpg.execute.changes.table_pipeline import check_computed, fit_lengths
 from kpg.execute.definitions.drop import column_users, describe, drop_users
 from kpg.execute.definitions.indexes import (
     add_key,
@@ -149,7 +149,9 @@ class TableChange:
         engine.tables.drop_at_commit(old.name)
         engine.tables.create(new.name, new.schema, new.constraints)
         table = engine.table(new.name)
-        table.insert(check_values(np.ascontiguousarray(words), table))
+        words = np.ascontiguousarray(words)
+        check_computed(words, table)
+        table.insert(fit_lengths(words, table))
         table.tally = tally
         engine.executor.tables.restart_history(
             new.name, engine.executor.epoch + engine.executor.tables.has_pending
@@ -295,7 +297,7 @@ class RuleChange:
                 engine.tables.refresh_constraints()
                 guard = engine.table(new.name).guard
                 if action.validates and guard is not None:
-                    guard.complete_and_check(engine.executor.tables.scan(new.name))
+                    guard.check(engine.executor.tables.scan(new.name))
             case Unique(primary=True) if engine.views.dependents(new.name):
                 # Views know the table without a primary key: one that keeps the same rows out is enough.
                 for name in action.constraint.columns:
@@ -390,7 +392,7 @@ class RuleChange:
                 engine.tables.refresh_constraints()
                 guard = engine.table(entry.name).guard
                 if guard is not None:
-                    guard.complete_and_check(engine.executor.tables.scan(entry.name))
+                    guard.check(engine.executor.tables.scan(entry.name))
             case ForeignKey() if action.validates:
                 engine.tables.foreign_keys.check_existing_rows(resolve_link(entry, found, engine.catalog))
             case ForeignKey():

@@ -13,10 +13,10 @@ from kpg.compiler.sql.bind.row_locks import restrict_to_row, with_table_columns
 from kpg.compiler.sql.frontend import input_relations
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.statements import Select
-from kpg.execute.changes.dml import Changes
 from kpg.execute.queries.result_rows import EncodedContents, literal_of, words_of
 from kpg.runtime.errors import Error, ProgrammingError, Span
 from kpg.runtime.types import Type
+from kpg.session.base_table import Changes
 from kpg.session.engine import Cursor, Engine
 from kpg.session.transaction import State
 

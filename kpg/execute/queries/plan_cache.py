@@ -43,7 +43,7 @@ from kpg.compiler.sql.parse.parser import parse
 from kpg.compiler.sql.parse.reader import parse_expression
 from kpg.compiler.sql.parse.type_names import sql_type
 from kpg.compiler.sql.rewrite.external_tables import ExternalSource, attach_external_tables
-from kpg.execute.changes.dml import Changes, delete_changes, update_changes
+from kpg.execute.changes.dml import delete_changes, update_changes
 from kpg.execute.queries.point_lookup import PointLookup, make_point_lookup, run_point_lookup
 from kpg.execute.queries.query_plan import PlannedStatement, bind, plan, plan_bound
 from kpg.execute.queries.result_rows import Reader
@@ -52,6 +52,7 @@ from kpg.runtime.errors import CanceledError, Error, OperationalError
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
 from kpg.runtime.types import UNKNOWN, Kind, Type
+from kpg.session.base_table import Changes
 from kpg.session.engine import CacheKind, Engine, LruCache, is_unpartitioned
 
 Words = NDArray[np.int64]
