@@ -287,7 +287,7 @@ class Catalog:
     unique_indexes: Mapping[tuple[str, str], UniqueIndex] = field(default_factory=dict)
     """Unique indexes over expressions or with a predicate, by lower-case table and name."""
     dependencies: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """What each view and dataflow reads: names of relations, and keys of functions."""
+    """Relations and keys of functions that each view or dataflow reads, by its name."""
     now: int = 0  # current time of the running statement, in microseconds since 1970
     system_reads: SystemReads = field(default_factory=SystemReads)
     """Counters and caches of system information. Copies share it."""

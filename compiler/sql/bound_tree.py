@@ -64,6 +64,12 @@ class Reads:
             if column.index in self._columns:
                 self._columns[alias.index] = self._columns[column.index]
 
+    def walk(self) -> Iterator[RelationRead]:
+        """Yield the relations that are read, also by functions."""
+        yield from self.relations
+        for _, nested in self.routine_reads:
+            yield from nested.walk()
+
     def add_column(self, column: Column) -> None:
         """Record a column that the statement refers to."""
         found = self._columns.get(column.index)

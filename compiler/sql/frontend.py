@@ -259,13 +259,8 @@ def referenced_columns(query: ast.Select, catalog: Catalog, relation: str) -> fr
     binding = new_binding(query.span.source, superuser_catalog, query.span.features)
     binding.is_view, binding.reads = True, Reads()
     bind_query(binding, None, query.query)
-    found: set[str] = set()
-    pending = [binding.reads]
-    while pending:
-        reads = pending.pop()
-        pending += (nested_reads for _, nested_reads in reads.routine_reads)
-        found.update(*(read.column_names for read in reads.relations if read.entry.name == relation))
-    return frozenset(found)
+    found = (read.column_names for read in binding.reads.walk() if read.entry.name == relation)
+    return frozenset().union(*found)
 
 
 def has_star(query: ast.Select) -> bool:

@@ -92,7 +92,7 @@ def indexes(catalog: Catalog) -> Iterator[IndexFacts]:
     made = []
     for index in catalog.indexes.values():
         plain = index.name.rpartition(".")[2].lower()
-        made.append(_created_index(catalog, index, catalog.unique_indexes.get((index.table.lower(), plain))))
+        made.append(created_index(catalog, index, catalog.unique_indexes.get((index.table.lower(), plain))))
     yield from made
     if catalog.partitions:
         yield from _partition_indexes(catalog, all_partitions(catalog), made)
@@ -126,7 +126,7 @@ def _partition_indexes(
             yield below
 
 
-def _created_index(catalog: Catalog, index: Index, rule: UniqueIndex | None) -> IndexFacts:
+def created_index(catalog: Catalog, index: Index, rule: UniqueIndex | None) -> IndexFacts:
     """Return the index of CREATE INDEX; ``rule`` is its record if it is UNIQUE."""
     entry = catalog.get(index.table)
     inner, rest = _split_parentheses(index.what)

@@ -1,5 +1,7 @@
 """Row-level security: CREATE, ALTER and DROP POLICY, and the check of written rows against policies."""
 
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -9,7 +11,6 @@ from numpy.typing import NDArray
 from kpg.compiler.catalog.access_control import (
     PUBLIC_ROLE,
     has_row_security,
-    policies,
     policies_of_role,
     policy_conditions,
     relation_key,
@@ -17,19 +18,20 @@ from kpg.compiler.catalog.access_control import (
     row_security_of,
 )
 from kpg.compiler.catalog.entries import POLICIES, ROW_SECURITY, Catalog, TableEntry
-from kpg.compiler.catalog.privileges import OWNERS, Policy, Secured
+from kpg.compiler.catalog.privileges import BOOTSTRAP_ROLE, OWNERS, Policy, Secured
 from kpg.compiler.qualified_names import quote_name
 from kpg.compiler.sql.bind.eager_subexpressions import rows_table_name
 from kpg.compiler.sql.bind.query import new_binding
 from kpg.compiler.sql.bind.row_security import bind_policy, policy_role, policy_table, reads_target
+from kpg.compiler.sql.bound_tree import Reads, RelationRead
 from kpg.compiler.sql.parse import definitions as ddl
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.parse.parser import parse_query
-from kpg.compiler.sql.parse.tokenizer import tokenize
+from kpg.compiler.sql.rewrite.column_expressions import names_in_subquery, rename_column
 from kpg.execute.changes.table_pipeline import Stage, Write
 from kpg.execute.queries.query_plan import plan
 from kpg.postgres.roles import resolve_role
-from kpg.runtime.errors import NotSupportedError, PrivilegeError, ProgrammingError, Span
+from kpg.runtime.errors import Error, NotSupportedError, PrivilegeError, ProgrammingError, Span
 from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Column, remap
 from kpg.runtime.types import Schema
@@ -156,14 +158,44 @@ def check_no_dependent_views(engine: Engine, entry: TableEntry, span: Span) -> N
             raise NotSupportedError(message, span=span, hint="drop the view first, and create it again")
 
 
-def check_no_policy_uses(catalog: Catalog, table: str, column: str, span: Span) -> None:
-    """Raise ProgrammingError if a policy uses a column that is dropped or renamed."""
+def policies_reading(catalog: Catalog, relations: Collection[str], column: str = "") -> list[Policy]:
+    """Return the policies whose conditions read one of the relations, or this column of one."""
+    return [
+        policy
+        for policy in catalog.policies.values()
+        if any(
+            one.entry.name in relations and (not column or column in one.column_names)
+            for one in _policy_reads(catalog, policy)
+        )
+    ]
 
-    for one in policies(catalog, table):
-        words = {token.text.lower() for token in tokenize(f"{one.using} {one.check}")}
-        if column.lower() in words:
-            message = f'column "{column}" cannot change: policy "{one.name}" of table "{table}" uses it'
-            raise ProgrammingError(message, span=span, hint="drop the policy first, and create it again")
+
+def _policy_reads(catalog: Catalog, policy: Policy) -> Iterator[RelationRead]:
+    """Yield the relations that a policy's conditions read, with their columns."""
+    superuser_catalog = catalog.copy()
+    superuser_catalog.asker = replace(catalog.asker, user=BOOTSTRAP_ROLE)
+    entry = catalog.table(policy.table)
+    for text in filter(None, (policy.using, policy.check)):
+        binding = new_binding(text, superuser_catalog)
+        binding.reads = Reads()
+        columns = [Column(binding.new_id(), type_) for type_ in entry.schema.types]
+        binding.reads.add_relation(entry, columns)
+        with suppress(Error):  # a function that it calls was dropped
+            bind_policy(binding, entry, columns, text)
+        yield from binding.reads.walk()
+
+
+def rename_column_in_policies(catalog: Catalog, table: str, old: str, new: str, span: Span) -> None:
+    """Rename a column of a table in policies; NotSupportedError if one reads it in a subquery."""
+    for policy in policies_reading(catalog, (table,), old):
+        texts = (policy.using, policy.check)
+        if policy.table != table or any(names_in_subquery(text, old) for text in texts if text):
+            message = f'renaming column "{old}" is not supported while policy "{policy.name}" of table '
+            message += f'"{policy.table}" reads it in a subquery'
+            raise NotSupportedError(message, span=span, hint="drop the policy first, and create it again")
+        using, check = (rename_column(text, old, new) for text in texts)
+        key = (policy.table.lower(), policy.name.lower())
+        catalog.apply(POLICIES.put(key, replace(policy, using=using, check=check)))
 
 
 def check_new_rows(write: Write, words: Words) -> Words:

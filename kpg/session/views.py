@@ -109,7 +109,7 @@ class Views(Mapping[str, MaintainedView]):
 
     @property
     def reads(self) -> Mapping[str, frozenset[str]]:
-        """What each view and dataflow reads, by name."""
+        """Relations and keys of functions that each view or dataflow reads, by its name."""
         return self._catalog.dependencies
 
     def record_reads(self, name: str, reads: frozenset[str]) -> None:

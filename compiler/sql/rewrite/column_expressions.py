@@ -210,10 +210,22 @@ def uses_column(text: str, column: str) -> bool:
     return any(node.name.lower() == column.lower() for node in parse_expression(text).find_all(exp.Column))
 
 
+def names_in_subquery(text: str, column: str) -> bool:
+    """Return whether a subquery of an expression refers to a column of this name, of any relation."""
+    return any(
+        node.name.lower() == column.lower()
+        for query in parse_expression(text).find_all(exp.Select)
+        for node in query.find_all(exp.Column)
+    )
+
+
 def rename_column(text: str, old: str, new: str) -> str:
     """Return an expression with a column renamed."""
-    if not uses_column(text, old):
-        return text
+    return rename_in_tokens(text, old, new) if uses_column(text, old) else text
+
+
+def rename_in_tokens(text: str, old: str, new: str) -> str:
+    """Return a text, which need not be an expression, with a name replaced that is no function's."""
     tokens = tokenize(text)
     for place in range(len(tokens) - 1, -1, -1):
         token = tokens[place]

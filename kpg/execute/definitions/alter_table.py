@@ -17,6 +17,8 @@ from kpg.compiler.catalog.constraints import NO_RULE, Check, Constraints, Foreig
 from kpg.compiler.catalog.entries import (
     COMMENTS,
     INDEXES,
+    PARTITIONED,
+    PARTITIONS,
     SEQUENCES,
     UNIQUE_INDEXES,
     TableEntry,
@@ -30,6 +32,7 @@ from kpg.compiler.sql.rewrite.column_expressions import (
     bind_default,
     convert_column,
     rename_column,
+    rename_in_tokens,
     uses_column,
 )
 from kpg.compiler.sql.rewrite.deparse import RELATION
@@ -38,10 +41,12 @@ from kpg.execute.changes.defaults import default_words
 from kpg.execute.changes.foreign_keys import Link, resolve_link
 from kpg.execute.changes.partition_routing import tables_to_alter
 from kpg.execute.changes.table_pipeline import check_computed, fit_lengths
-from kpg.execute.definitions.drop import column_users, describe, drop_users
+from kpg.execute.definitions.drop import column_users, describe, drop_policies, drop_users
 from kpg.execute.definitions.indexes import (
     add_key,
+    drop_created_index,
     drop_key,
+    index_uses_column,
     install_at_commit,
     install_if_exists,
     rebuild_unique_indexes,
@@ -51,7 +56,7 @@ from kpg.execute.definitions.rename import rename_sequence, rename_table, rewrit
 from kpg.execute.definitions.sequences import alter_sequence
 from kpg.execute.definitions.table_definition import free_name, with_constraint
 from kpg.execute.queries.cursors import check_unused
-from kpg.postgres.row_security import alter_row_security, check_no_policy_uses
+from kpg.postgres.row_security import alter_row_security, rename_column_in_policies
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import NULL, ColumnDef, Schema
 from kpg.session.engine import Engine
@@ -530,7 +535,10 @@ class ColumnChange:
         name = entry.schema.names[place]
         if len(entry.schema.columns) == 1:
             raise NotSupportedError("a table without columns is not supported", span=self.span)
+        self.check_not_partition_key(name)
         self.drop_column_users(name, place, cascade=action.cascade)
+        if self.engine.catalog.policies:
+            drop_policies(self.engine, (entry.name,), name, cascade=action.cascade, span=self.span)
         for link in self.engine.tables.foreign_keys.referring_keys(entry.name):
             if place in link.target_columns:
                 self.table.drop_reference(link.table, link.key, name, cascade=action.cascade)
@@ -570,9 +578,14 @@ class ColumnChange:
         notice_cascade(self.engine, descriptions)
         drop_users(self.engine, users)
 
-    def check_no_policies(self, column: str) -> None:
-        if self.engine.catalog.policies:
-            check_no_policy_uses(self.engine.catalog, self.table.entry.name, column, self.span)
+    def check_not_partition_key(self, column: str) -> None:
+        partitioned = self.engine.catalog.partitioned.get(self.table.entry.name.lower())
+        if partitioned is not None and any(uses_column(key, column) for key in partitioned.keys):
+            relation = self.engine.catalog.unqualified_name(self.table.entry.name)
+            message = f'cannot drop column "{column}": it is in the partition key of relation "{relation}"'
+            error = ProgrammingError(message, span=self.span)
+            error.sqlstate = "42P16"
+            raise error
 
     def find_generated(self, name: str, *, cascade: bool) -> str:
         """Return a column generated from another one, to be dropped with it; empty if there is none."""
@@ -594,9 +607,8 @@ class ColumnChange:
         catalog = self.engine.catalog
         catalog.apply(COMMENTS.remove(key), *catalog.privileges.ops_to_remove(key))
         for index in catalog.indexes.values():
-            if index.table == self.table.entry.name and column in index.columns:
-                catalog.apply(INDEXES.remove(index.name.lower()))
-                self.engine.journal.add(finish=partial(self.engine.tables.uninstall_index, index.name))
+            if index.table == self.table.entry.name and index_uses_column(catalog, index, column):
+                drop_created_index(self.engine, index)
 
     def alter_type(self, action: ast.AlterType) -> None:
         entry = self.table.entry
@@ -634,6 +646,8 @@ class ColumnChange:
         def rename_in(names: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(new if name == before else name for name in names)
 
+        if catalog.policies:
+            rename_column_in_policies(catalog, entry.name, before, new, self.span)
         was = entry.constraints
         constraints = Constraints(
             tuple(replace(rule, generated=rename_column(rule.generated, before, new)) for rule in was.rules),
@@ -661,12 +675,19 @@ class ColumnChange:
     def rename_references(self, before: str, new: str) -> None:
         """Rename a column in other tables, indexes and sequences."""
         entry, catalog = self.table.entry, self.engine.catalog
-        self.check_no_policies(before)
 
         def rename_in(names: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(new if name == before else name for name in names)
 
         ops: list[CatalogOp] = []
+        partitioned = catalog.partitioned.get(entry.name.lower())
+        if partitioned is not None:
+            partition_keys = tuple(rename_column(key, before, new) for key in partitioned.keys)
+            ops.append(PARTITIONED.put(entry.name.lower(), replace(partitioned, keys=partition_keys)))
+        for child, partition in catalog.partitions.items():
+            if partition.parent == entry.name:
+                bound = rename_column(partition.bound, before, new)
+                ops.append(PARTITIONS.put(child, replace(partition, bound=bound)))
         for place, one in catalog.unique_indexes.items():
             if place[0] == entry.name.lower():
                 elements = tuple(rename_column(text, before, new) for text in one.elements)
@@ -683,7 +704,10 @@ class ColumnChange:
             catalog.replace(replace(other, constraints=replace(other.constraints, foreign_keys=keys)))
         for name, index in catalog.indexes.items():
             if index.table == entry.name:
-                ops.append(INDEXES.put(name, replace(index, columns=rename_in(index.columns))))
+                what = index.what
+                if index_uses_column(catalog, index, before):
+                    what = rename_in_tokens(what, before, new)
+                ops.append(INDEXES.put(name, replace(index, columns=rename_in(index.columns), what=what)))
         for name, sequence in catalog.sequences.items():
             if sequence.owner == (entry.name, before):
                 ops.append(SEQUENCES.put(name, replace(sequence, owner=(entry.name, new))))
@@ -860,7 +884,6 @@ def apply_action(
         case ast.AddColumn():
             columns.add_columns((action, *added))
         case ast.DropColumn():
-            columns.check_no_policies(action.name)
             columns.drop_column(action)
         case ast.RenameColumn(old=old, new=new):
             columns.rename_column(old, new)

@@ -4,10 +4,10 @@ A table with an open cursor or portal in the same session cannot be altered, tru
 55006.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from kpg.compiler.catalog.entries import TableEntry, ViewEntry
+from kpg.compiler.catalog.entries import POLICIES, TableEntry, ViewEntry
 from kpg.compiler.pipeline import reads_column
 from kpg.compiler.sql.frontend import has_star, referenced_columns
 from kpg.compiler.sql.parse.parser import parse_query
@@ -16,7 +16,8 @@ from kpg.compiler.system.oids import display_name
 from kpg.execute.changes.partition_routing import with_partitions
 from kpg.execute.definitions.partitions import update_default_bounds
 from kpg.execute.queries.cursors import check_unused
-from kpg.runtime.errors import Error, ProgrammingError
+from kpg.postgres.row_security import check_no_dependent_views, policies_reading
+from kpg.runtime.errors import Error, ProgrammingError, Span
 from kpg.runtime.plan import Ego
 from kpg.session.engine import Engine
 from kpg.session.notices import notice_cascade, notice_missing
@@ -60,6 +61,8 @@ def drop_relations(engine: Engine, statement: Drop) -> None:
                 hint="drop the view first, or use CASCADE",
             )
     notice_cascade(engine, [describe(engine, name) for name in dependents])
+    if engine.catalog.policies:
+        drop_policies(engine, affected, "", cascade=statement.cascade, span=statement.span)
     drop_users(engine, affected)
     if engine.catalog.partitioned:
         update_default_bounds(engine)
@@ -75,6 +78,31 @@ def drop_users(engine: Engine, names: Iterable[str]) -> None:
             engine.drop(name)
         elif name in engine.catalog:
             engine.drop(name)
+
+
+def drop_policies(
+    engine: Engine, relations: Collection[str], column: str, *, cascade: bool, span: Span
+) -> None:
+    """Drop the policies that read relations, or a column of one; ProgrammingError without ``cascade``.
+
+    Policies of the relations themselves are dropped with them, so only a column has those too.
+    """
+    found = [
+        one
+        for one in policies_reading(engine.catalog, relations, column)
+        if column or one.table not in relations
+    ]
+    for policy in found:
+        table = engine.catalog.unqualified_name(policy.table)
+        if not cascade:
+            readings = ((name, policies_reading(engine.catalog, (name,), column)) for name in relations)
+            used = next(name for name, policies in readings if policy in policies)
+            subject = f'column {column} of "{used}"' if column else f'"{used}"'
+            message = f'{subject} cannot be dropped: policy "{policy.name}" of table "{table}" uses it'
+            raise ProgrammingError(message, span=span, hint="drop the policy first, or use CASCADE")
+        check_no_dependent_views(engine, engine.catalog.table(policy.table), span)
+        notice_cascade(engine, [f"policy {policy.name} on table {table}"])
+        engine.catalog.apply(POLICIES.remove((policy.table.lower(), policy.name.lower())))
 
 
 def column_users(engine: Engine, entry: TableEntry, place: int) -> list[str]:

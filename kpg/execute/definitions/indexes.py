@@ -29,7 +29,8 @@ from kpg.compiler.catalog.entries import (
     did_you_mean,
 )
 from kpg.compiler.sql.parse import definitions as ast
-from kpg.compiler.sql.rewrite.column_expressions import bind_check
+from kpg.compiler.sql.rewrite.column_expressions import bind_check, uses_column
+from kpg.compiler.system.pg_index import created_index
 from kpg.execute.changes.expression_keys import ExpressionKey, unique_indexes
 from kpg.execute.definitions.table_definition import free_name
 from kpg.execute.queries.cursors import check_unused
@@ -213,10 +214,20 @@ def arrangement_plan(table: str, schema: Schema, columns: tuple[str, ...]) -> Pl
     return Plan(nodes, 2)
 
 
-def _drop_unique_index(engine: Engine, index: Index) -> None:
+def drop_created_index(engine: Engine, index: Index) -> None:
+    """Drop an index of CREATE INDEX."""
     key = (index.table.lower(), index.name.rpartition(".")[2].lower())
     if key in engine.catalog.unique_indexes:
         drop_unique_index(engine, engine.catalog.unique_indexes[key])
+    engine.catalog.apply(INDEXES.remove(index.name.lower()))
+    engine.journal.add(finish=partial(engine.tables.uninstall_index, index.name))
+
+
+def index_uses_column(catalog: Catalog, index: Index, column: str) -> bool:
+    """Return whether an index has a column, alone or in an expression or predicate."""
+    facts = created_index(catalog, index, None)
+    texts = (*(part.text for part in facts.parts), facts.where, *facts.included)
+    return any(uses_column(text, column) for text in texts)
 
 
 def check_not_other_kind(engine: Engine, name: str, statement: ast.DropOther) -> None:
@@ -234,9 +245,7 @@ def drop_index(engine: Engine, statement: ast.DropOther, name: str) -> None:
     catalog = engine.catalog
     index = catalog.find_index(name)
     if index is not None:
-        _drop_unique_index(engine, index)
-        catalog.apply(INDEXES.remove(index.name.lower()))
-        engine.journal.add(finish=partial(engine.tables.uninstall_index, index.name))
+        drop_created_index(engine, index)
         return
     schema, _, plain = name.rpartition(".")
     for entry in catalog:

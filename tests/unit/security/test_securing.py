@@ -84,7 +84,18 @@ def test_where_all_of_a_table_is_asked_for_it_is_refused(db: kpg.Database) -> No
         ann.sql("explain row v values (1)")
     ann.sql("drop materialized view v")
     with pytest.raises(kpg.ProgrammingError, match='policy "p" of table "t" uses it'):
-        db.sql("alter table t rename column o to owner")
+        db.sql("alter table t drop column o")
+    db.sql("alter table t rename column o to owner")
+    assert rows(ann, "select distinct owner from t") == [("ann",)]
+
+
+def test_a_policy_and_the_views_that_it_filters_are_dropped_with_its_column(db: kpg.Database) -> None:
+    db.session("ann").sql("create materialized view v as select count(*) as n from t")
+    with pytest.raises(kpg.ProgrammingError, match="materialized view v uses it"):
+        db.sql("alter table t drop column o")
+    db.sql("alter table t drop column o cascade")
+    assert db.query("select polname from pg_policy").fetchall() == []
+    assert db.query("select matviewname from pg_matviews").fetchall() == []
 
 
 def test_policies_are_there_when_a_folder_is_opened_again(tmp_path: Path) -> None:
