@@ -43,7 +43,7 @@ lint: $(STAMP)
 check: lint test
 
 golden: $(STAMP)
-	$(BIN)/pytest tests/unit/compiler --rewrite
+	$(BIN)/pytest tests/unit/compiler tests/sql --rewrite
 
 docs: $(STAMP)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -4,39 +4,6 @@ import pytest
 
 import kpg
 
-
-@pytest.mark.parametrize(
-    ("definition", "has"),
-    [
-        ("create table far.t (a int)", "table far.t"),
-        ("create view far.v as select 1 as x", "view far.v"),
-        ("create sequence far.s", "sequence far.s"),
-        ("create function far.f(int) returns int language sql as 'select 1'", "function far.f"),
-        ("create type far.mood as enum ('sad')", "type far.mood"),
-        ("create domain far.small as int", "type far.small"),
-    ],
-)
-def test_a_schema_with_something_in_it_stays(definition: str, has: str) -> None:
-    with kpg.connect() as db:
-        db.sql(f"create schema far; {definition}")
-        with pytest.raises(kpg.Error, match=f'schema "far" cannot be dropped: it has {has}'):
-            db.sql("drop schema far")
-        db.sql("drop schema far cascade; create schema far; drop schema far")
-
-
-def test_what_uses_a_schema_from_outside_goes_with_it() -> None:
-    with kpg.connect() as db:
-        db.sql("create schema far")
-        db.sql("create function far.f(int) returns int language sql immutable as 'select $1'")
-        db.sql("create table far.t (a int)")
-        db.sql("create table q (a int default far.f(10), b int check (far.f(b) < 10))")
-        db.sql("create view v as select a from far.t; create view w as select far.f(a) as x from q")
-        db.sql("drop schema far cascade; insert into q values (default, 100)")
-        assert db.query("select * from q").fetchall() == [(None, 100)]
-        names = db.query("select relname from pg_class where relname in ('v', 'w', 't', 'q')").fetchall()
-        assert names == [("q",)]
-
-
 TABLE = """
 create table t (id int primary key, a int, b text, c int);
 insert into t values (1, 1, 'x', 7), (2, 1, 'y', 8);
@@ -119,34 +86,6 @@ def test_which_queries_use_a_column(kind: str, query: str) -> None:
         else:
             db.sql("alter table t drop column a")
         assert sorted(db.query("table v").fetchall()) == rows
-
-
-def test_a_view_older_than_a_columns_name_still_uses_the_column() -> None:
-    with kpg.connect() as db:
-        db.sql("create table t (a int, b int); insert into t values (1, 2); create view v as select a from t")
-        db.sql("alter table t rename a to c; alter table t add column a int")
-        with pytest.raises(kpg.Error, match=r"column c of .* cannot be dropped: view v uses it"):
-            db.sql("alter table t drop column c")
-        assert db.query("table v").fetchall() == [(1,)]
-
-
-def test_a_column_that_came_after_a_view_of_all_columns_goes_again() -> None:
-    with kpg.connect() as db:
-        db.sql("create table t (a int); insert into t values (1); create view v as select * from t")
-        db.sql("alter table t add column b int; alter table t drop column b")
-        assert db.query("table v").fetchall() == [(1,)]
-        with pytest.raises(kpg.Error, match=r"column a of .* cannot be dropped: view v uses it"):
-            db.sql("alter table t add column b int; alter table t drop column a")
-
-
-def test_a_dropped_column_is_undone_with_its_views() -> None:
-    with kpg.connect() as db:
-        db.sql(TABLE)
-        db.sql("begin; alter table t drop column c cascade; insert into t values (3, 1, 'z'); rollback")
-        assert relations(db) == ["m1", "m3", "t", "v1"]
-        db.sql("insert into t values (4, 1, 'z', 8)")
-        assert sorted(db.query("table m3").fetchall()) == [(7, 1), (8, 2)]
-        assert db.query("table m1").fetchall() == [(1, 3)]
 
 
 @pytest.mark.parametrize(

@@ -44,33 +44,6 @@ def test_what_an_open_cursor_reads_stays(db: kpg.Database, query: str, change: s
         assert db.query("fetch c").fetchall() == [(1,)]
 
 
-@pytest.mark.parametrize("change", ["alter table t rename to tt", "alter table t rename column b to bb"])
-def test_names_may_change(db: kpg.Database, change: str) -> None:
-    with db:
-        db.sql(f"declare c cursor for select a from t; {change}")
-        assert db.query("fetch c").fetchall() == [(1,)]
-
-
-@pytest.mark.parametrize("end", ["close c", "close all", "rollback", "commit"])
-def test_what_no_cursor_reads_any_more_may_go(db: kpg.Database, end: str) -> None:
-    with db:
-        db.sql(f"declare c cursor for select a from t; {end}; truncate t")
-        assert db.query("select count(*) from t").fetchall() == [(0,)]
-
-
-def test_a_view_that_is_kept_is_read_itself(db: kpg.Database) -> None:
-    with db:
-        db.sql("declare c cursor for select a from m; truncate t")
-        with pytest.raises(kpg.ProgrammingError, match='cannot DROP VIEW "m"'):
-            db.sql("drop materialized view m")
-
-
-def test_a_cursor_does_not_keep_a_temporary_table(db: kpg.Database) -> None:
-    with db:
-        db.sql("create temporary table gone (a int) on commit drop; declare c cursor for select a from gone")
-        db.sql("commit; create table gone (a int)")
-
-
 def test_others_cursors_are_no_hindrance(db: kpg.Database) -> None:
     with db:
         db.sql("rollback; begin; rollback")

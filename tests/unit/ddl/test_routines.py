@@ -68,33 +68,3 @@ def test_a_call_that_fits_no_function_says_so_at_its_place(db: Database) -> None
     with pytest.raises(kpg.ProgrammingError) as caught:
         db.sql("select f(current_date)")
     assert str(caught.value).startswith("function f(DATE) does not exist\nline 1: select f(current_date)")
-
-
-def test_an_error_in_a_body_names_the_function(db: Database) -> None:
-    db.sql("create function f(x anyelement) returns text language sql as 'select x || upper(x)'")
-    assert db.query("select f('a'::text)").fetchall() == [("aA",)]
-    with pytest.raises(kpg.ProgrammingError, match="in function f"):
-        db.sql("select f(array[1])")
-
-
-def test_a_function_that_a_view_uses_stays_as_it_is(db: Database) -> None:
-    db.sql("create function f(x int) returns int language sql return x + 1")
-    db.sql("create function g(x int) returns int language sql return f(x)")
-    db.sql("create materialized view v as select g(a) y from t")
-    for text in (
-        "drop function f",
-        "alter function f rename to h",
-    ):
-        with pytest.raises(kpg.ProgrammingError, match='view "v" uses it'):
-            db.sql(text)
-    db.sql("insert into t values (5, 'y')")
-    assert sorted(db.view("v")) == [(2,), (6,)]
-    db.sql("drop function f cascade")
-    with pytest.raises(kpg.ProgrammingError, match='relation "v" does not exist'):
-        db.sql("select * from v")
-
-
-def test_a_rollback_takes_a_function_back(db: Database) -> None:
-    db.sql("begin; create function f() returns int language sql return 1; rollback")
-    with pytest.raises(kpg.ProgrammingError, match="unknown function f"):
-        db.sql("select f()")

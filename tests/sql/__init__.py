@@ -1,0 +1,1 @@
+"""SQL behaviour as data: files of statements and their answers."""
