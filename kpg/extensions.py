@@ -1,4 +1,4 @@
-"""Extensions: types, functions, aggregates, system relations and statements of a user's package.
+"""Extensions: types, functions, aggregates, system relations, table stages and statements of a package.
 
 A package creates an :class:`Extension` and names it in the entry point group ``kpg.extensions``. The methods
 register in the engine's registries, for all databases of the process. A database has an extension after
@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog.entries import Catalog
+from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.compiler.sql.parse.parser import parse, register_parser
 from kpg.compiler.sql.parse.reader import Reader
 from kpg.compiler.sql.parse.statements import SessionStatement
 from kpg.compiler.system.relations import Row, SystemRelation, register_relation
 from kpg.execute import registry as statements
+from kpg.execute.changes.table_pipeline import Stage, Write, register_stage
 from kpg.execute.registry import Handler, Kind, Outcome
 from kpg.runtime import extensions
 from kpg.runtime.errors import InterfaceError, ProgrammingError
@@ -41,7 +42,7 @@ from kpg.runtime.types import Kind as TypeKind
 from kpg.runtime.values.words import WordText, register_type
 from kpg.session.engine import Engine
 
-__all__ = ["Extension", "Kind", "Reader", "SessionStatement", "execute"]
+__all__ = ["Extension", "Kind", "Reader", "SessionStatement", "Write", "execute"]
 
 Words = NDArray[np.int64]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -50,7 +51,7 @@ StatementClass = type[SessionStatement]
 
 
 class Extension:
-    """A named set of types, functions, aggregates, system relations and statements.
+    """A named set of types, functions, aggregates, system relations, table stages and statements.
 
     Args:
         name: The name in ``CREATE EXTENSION`` and of the entry point, in lower case.
@@ -197,6 +198,28 @@ class Extension:
             )
             register_relation(name, relation)
             return rows
+
+        return define
+
+    def table_stage(
+        self, name: str, applies: Callable[[TableEntry], bool]
+    ) -> Callable[[Callable[[Write, Words], Words]], Callable[[Write, Words], Words]]:
+        """Return a decorator that defines a check of new rows, also of UPDATE, MERGE, COPY and loads.
+
+        The function takes what writes, and the rows as columns of words, ``int64[width, n]``, with their
+        generated columns. It returns the rows, perhaps completed, or raises an error of kpg.
+
+        Args:
+            name: The stage's name.
+            applies: Whether it checks the rows of a table.
+        """
+
+        def define(check: Callable[[Write, Words], Words]) -> Callable[[Write, Words], Words]:
+            stage = Stage(name, check)
+            register_stage(
+                lambda catalog, entry: self.name in catalog.extensions and applies(entry), lambda: stage
+            )
+            return check
 
         return define
 

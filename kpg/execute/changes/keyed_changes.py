@@ -23,7 +23,7 @@ from kpg.compiler.sql.parse.parameters import NotConstantError, Parameters, Slot
 from kpg.compiler.sql.parse.statements import Insert
 from kpg.compiler.sql.rewrite.changes import arbiters, check_insertion
 from kpg.execute.changes.insert_values import ConstantInsert, as_constant_insert, layout_of
-from kpg.execute.changes.table_pipeline import check_computed, fit_lengths
+from kpg.execute.changes.table_pipeline import check_computed, fit_lengths, pipeline_of
 from kpg.execute.changes.upsert import lower_conflict_action
 from kpg.execute.queries.plan_cache import Template, find_keyed_template, slot_values
 from kpg.execute.queries.point_lookup import Constants
@@ -119,7 +119,8 @@ def _make_plan(engine: Engine, insert: ConstantInsert) -> InsertPlan | None:
         shape is None
         or entry.name in engine.on_commit_actions
         or entry.constraints.rules
-        or engine.table(entry.name).guard is not None
+        or shape.table.guard is not None
+        or pipeline_of(engine, shape.table).has_added_stages
     ):
         return None
     if engine.catalog.checks_privileges and not _is_permitted(engine, insert.statement, entry):
@@ -234,6 +235,8 @@ def prepare_keyed_change(engine: Engine, text: str, parameters: Parameters | Non
     table = engine.table(entry.name)
     others = [unique for unique in entry.constraints.uniques if not unique.primary]
     if table.guard is not None or others or entry.name in engine.on_commit_actions:
+        return None
+    if pipeline_of(engine, table).has_added_stages:
         return None
     assert template.point_lookup is not None
     if template.point_lookup.columns != entry.schema.primary_key:

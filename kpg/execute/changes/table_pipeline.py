@@ -100,13 +100,15 @@ def register_stage(applies: Applies, load: Callable[[], Stage]) -> None:
 class TablePipeline:
     """The stages of a table, for one version of the catalog."""
 
-    __slots__ = ("definitions", "router", "stages", "version")
+    __slots__ = ("definitions", "has_added_stages", "router", "stages", "version")
 
     def __init__(self, engine: Engine, table: Table) -> None:
         catalog = engine.catalog
         entry = catalog.table(table.name)
         added = [load() for applies, load in _registrations if applies(catalog, entry)]
         self.version, self.definitions = catalog.version, engine.plan_cache.invalidations
+        self.has_added_stages = bool(added)
+        """Whether extensions check the rows, so that they need this process and their statement."""
         self.router = next((stage.router for stage in added if stage.router is not None), None)
         self.stages: tuple[Stage, ...] = (
             *([LENGTHS] if any(type_.has_length_limit for type_ in entry.schema.types) else []),
@@ -163,7 +165,7 @@ def load_rows(engine: Engine, table: Table, words: Words) -> int:
 
 def load_rules(engine: Engine, table: Table) -> LoadRules | None:
     """Return the rules that workers can check for loaded rows; None if some stage needs this process."""
-    return table.rules if all(stage in CORE_STAGES for stage in pipeline_of(engine, table).stages) else None
+    return None if pipeline_of(engine, table).has_added_stages else table.rules
 
 
 def _check_lengths(write: Write, words: Words) -> Words:
@@ -186,7 +188,6 @@ def _check_constraints(write: Write, words: Words) -> Words:
 LENGTHS: Final = Stage("lengths", _check_lengths)
 GENERATED: Final = Stage("generated columns", _complete)
 CHECKS: Final = Stage("checks", _check_constraints)
-CORE_STAGES: Final = (LENGTHS, GENERATED, CHECKS)
 
 
 def check_computed(words: Words, table: Table) -> None:

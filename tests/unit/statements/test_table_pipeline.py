@@ -9,11 +9,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from numpy.typing import NDArray
 
 import kpg
+from kpg.execute.changes import table_pipeline
+from kpg.extensions import Extension, Write
 from kpg.postgres.sqlstate import sqlstate_of
 
 Row = dict[str, Any]
@@ -461,3 +465,32 @@ def test_a_check_option_applies_to_the_rows_that_are_stored() -> None:
         assert db.query("select * from stored").fetchall() == [(0, 2)]
         with pytest.raises(kpg.IntegrityError, match="CHECK OPTION"):
             db.sql("insert into t values (0, 1) on conflict (k) do update set v = 99")
+
+
+def test_a_stage_of_an_extension_sees_the_rows_of_every_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_pipeline, "_registrations", [*table_pipeline._registrations])
+    audit = Extension(f"audit{next(numbers)}")
+
+    @audit.table_stage("audit", lambda entry: entry.name == "t")
+    def check(write: Write, words: NDArray[np.int64]) -> NDArray[np.int64]:
+        if (words[1] == 13).any():
+            raise kpg.IntegrityError(f"{write.command} of an unlucky row")
+        words = words.copy()
+        words[2] = 2 * words[1]
+        return words
+
+    with kpg.connect() as db:
+        db.sql("create table t (k int primary key, v int, w int)")
+        db.sql("insert into t values (9, 13, 0)")  # the database does not have the extension
+        db.sql(f"create extension {audit.name}")
+        for group, ways in WAYS.items():
+            for name, way in ways.items():
+                db.sql(
+                    "delete from t; insert into t values (0, 1, 0)" if group == "update" else "delete from t"
+                )
+                with pytest.raises(kpg.IntegrityError, match="of an unlucky row"):
+                    way(db, "t", {"k": 1, "v": 13, "w": 0}, tmp_path)
+                way(db, "t", {"k": 1, "v": 3, "w": 0}, tmp_path)
+                assert (1, 3, 6) in db.query("select * from t").fetchall(), (group, name)
