@@ -328,7 +328,7 @@ def update_changes(
         data = data[:, first]
         names, types = planned.schema.names[width:], planned.schema.types[width:]
         returned = ReturningRows(names, types, np.ascontiguousarray(data[width:]))
-    if distinct(data[0]).shape[0] < data.shape[1]:
+    if data.shape[1] > 1 and distinct(data[0]).shape[0] < data.shape[1]:
         raise DataError(
             f"UPDATE would change a row of table {table.name} twice, to different values",
             span=statement.span,

@@ -302,7 +302,7 @@ def run_template(
         return outcome
     with engine.transactions.statement(changes=True):
         outcome.apply()
-        return outcome.result()
+    return outcome.result()
 
 
 def _run(engine: Engine, template: Template, request: NormalizedStatement) -> Result | Changes | None:

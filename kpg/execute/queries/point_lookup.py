@@ -206,7 +206,7 @@ def _source_rows(
 
 
 def _find_rowids(engine: Engine, table: str, columns: tuple[int, ...], keys: Words) -> Words:
-    primary = columns == engine.catalog.table(table).schema.primary_key
+    primary = columns == engine.tables.by_name[table].schema.primary_key
     executor = engine.executor
     found = (
         executor.tables.find(table, keys) if primary else executor.tables.find_unique(table, columns, keys)
