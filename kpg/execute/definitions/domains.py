@@ -4,6 +4,7 @@ A domain column is a column of the base type with the domain's default, NOT NULL
 TYPE changes the labels of an ENUM, the fields of a composite type, or a name. Columns of the type follow.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,9 +14,11 @@ from kpg.compiler.qualified_names import quote_name, quote_qualified_name, sibli
 from kpg.compiler.sql.parse import definitions as ast
 from kpg.compiler.sql.parse.definitions import Definition
 from kpg.compiler.sql.parse.schema_objects import check_of_column
+from kpg.compiler.sql.parse.statements import Drop
 from kpg.compiler.sql.rewrite.deparse import TYPE
 from kpg.execute.definitions.alter_table import alter
 from kpg.execute.definitions.callers import refuse_named_type
+from kpg.execute.definitions.drop import describe, drop_relations
 from kpg.execute.definitions.rename import columns_of, rename_in_columns, rename_type, rewrite_references
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import ColumnDef, Kind, Type
@@ -207,20 +210,30 @@ def drop_domain(engine: "Engine", statement: ast.DropOther, name: str) -> None:
             notice_missing_type(engine, name)
             return
         raise ProgrammingError(f'domain "{name}" does not exist', span=statement.span)
-    used = columns_of(engine.catalog, found.name)
-    for table, column in used if statement.cascade else ():
-        notice_cascade(engine, [f"column {column} of table {engine.catalog.unqualified_name(table)}"])
-        drop_column = ast.DropColumn(column, False, True)
-        alter(engine, ast.Alter("TABLE", table, False, (drop_column,), statement.span))
-    if used and not statement.cascade:
-        table, column = used[0]
-        raise ProgrammingError(
-            f'domain "{found.name}" cannot be dropped: column {column} of {table} is of it',
-            span=statement.span,
-            hint=f"drop {table} first",
-        )
+    drop_columns(engine, statement, columns_of(engine.catalog, found.name), f'domain "{found.name}"')
     refuse_named_type(engine, found.name, statement.span)
     engine.catalog.apply(TYPES.remove(found.name.lower()))
+
+
+def drop_columns(
+    engine: "Engine", statement: ast.DropOther, used: Iterable[tuple[str, str]], subject: str
+) -> None:
+    """Drop the columns of a dropped type, by relation; ProgrammingError without CASCADE."""
+    for relation, column in used:
+        if not statement.cascade:
+            raise ProgrammingError(
+                f"{subject} cannot be dropped: column {column} of {relation} is of it",
+                span=statement.span,
+                hint=f"drop {relation} first, or use CASCADE",
+            )
+        entry = engine.catalog.find(relation)
+        if isinstance(entry, TableEntry):
+            notice_cascade(engine, [f"column {column} of table {engine.catalog.unqualified_name(relation)}"])
+            drop_column = ast.DropColumn(column, True, True)
+            alter(engine, ast.Alter("TABLE", relation, False, (drop_column,), statement.span))
+        elif entry is not None:  # a view that reads none of those columns
+            notice_cascade(engine, [describe(engine, relation)])
+            drop_relations(engine, Drop("VIEW", (relation,), True, True, statement.span))
 
 
 def alter_type(engine: "Engine", statement: ast.AlterUserType) -> None:

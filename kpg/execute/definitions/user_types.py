@@ -77,14 +77,12 @@ def drop_type(engine: "Engine", statement: "ast.DropOther", name: str) -> None:
             notice_missing_type(engine, name)
             return
         raise ProgrammingError(f'type "{name}" does not exist', span=statement.span)
-    for entry in engine.catalog:
-        for column in entry.schema.columns:
-            if found.name in (column.type.name, *(part.name for part in column.type.parts)):
-                raise ProgrammingError(
-                    f'type "{found.name}" cannot be dropped: column {column.name} of {entry.name} is of it',
-                    span=statement.span,
-                    hint=f"drop {entry.name} first",
-                )
-
+    used = [
+        (entry.name, column.name)
+        for entry in engine.catalog
+        for column in entry.schema.columns
+        if found.name in (column.type.name, *(part.name for part in column.type.parts))
+    ]
+    domains.drop_columns(engine, statement, used, f'type "{found.name}"')
     callers.refuse_named_type(engine, found.name, statement.span)
     engine.catalog.apply(TYPES.remove(found.name.lower()))
