@@ -152,15 +152,22 @@ class ChangeQueue:
     def __init__(self, loop: asyncio.AbstractEventLoop, max_waiting: int) -> None:
         self._loop = loop
         self._max_waiting = max_waiting
-        self._waiting = 0
+        # Each thread writes a counter of its own, so that no increment is lost.
+        self._received = 0
+        self._read = 0
         self._queue: asyncio.Queue[list[Change] | None] = asyncio.Queue()
+
+    @property
+    def waiting(self) -> int:
+        """Number of changes that are not read yet."""
+        return self._received - self._read
 
     def put(self, changes: list[Change]) -> None:
         """Add changes. Called in the engine's thread."""
-        if not changes or self._waiting > self._max_waiting:
+        if not changes or self.waiting > self._max_waiting:
             return
-        self._waiting += len(changes)
-        is_overfull = self._waiting > self._max_waiting
+        self._received += len(changes)
+        is_overfull = self.waiting > self._max_waiting
         self._loop.call_soon_threadsafe(self._queue.put_nowait, None if is_overfull else changes)
 
     async def next(self) -> list[Change]:
@@ -171,7 +178,7 @@ class ChangeQueue:
                 f"the subscription is cut off: more than {self._max_waiting} changes wait",
                 hint="subscribe again with since= the last received epoch",
             )
-        self._waiting -= len(changes)
+        self._read += len(changes)
         return changes
 
 

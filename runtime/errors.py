@@ -219,6 +219,8 @@ class SerializationError(OperationalError):
     Run it again from its beginning.
     """
 
+    sqlstate = "40001"
+
     def __init__(self, message: str) -> None:
         super().__init__(message, hint="the transaction was rolled back: run it again")
 

@@ -19,7 +19,6 @@ from kpg.runtime.errors import (
     OperationalError,
     PrivilegeError,
     ProgrammingError,
-    SerializationError,
 )
 
 TYPE_NAMES: Final = {
@@ -230,6 +229,8 @@ STATES_BY_MESSAGE: Final = tuple(
         (DataError, r"^invalid regular expression: ", "2201B"),
         (DataError, r"^invalid escape string", "22025"),
         (DataError, r"negative substring length", "22011"),
+        (DataError | ProgrammingError, r"^LIMIT must not be negative", "2201W"),
+        (DataError | ProgrammingError, r"^OFFSET must not be negative", "2201X"),
         (DataError, r"(date|time) field value|stride must|timestamp cannot be", "22008"),
         (DataError, r"^(origin|timestamp) out of range", "22008"),
         (DataError, r"^invalid value .* for|12-hour clock|source string too short", "22007"),
@@ -278,7 +279,7 @@ STATES_BY_MESSAGE: Final = tuple(
         (ProgrammingError, r"^relation .* clause not found in FROM", "42P01"),
         (ProgrammingError, r"GROUP BY|aggregate", "42803"),
         (ProgrammingError, r"cannot be dropped", "2BP01"),
-        (ProgrammingError, r"no view|is a table|is a view|not materialized", "42809"),
+        (ProgrammingError, r"no view|is a table|is a view|not (a )?materialized", "42809"),
         (ProgrammingError, r"expected|type", "42804"),
         (ProgrammingError, r"", "42601"),
         (InterfaceError, r"rolled back by an earlier error|transaction is aborted", "25P02"),
@@ -299,8 +300,6 @@ def sqlstate_of(error: BaseException) -> str:
     """Return the SQLSTATE of an error."""
     if isinstance(error, Error) and error.sqlstate is not None:
         return error.sqlstate
-    if isinstance(error, SerializationError):
-        return "40001"
     if isinstance(error, PrivilegeError):
         return "42501"
     if isinstance(error, Error):

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Set
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kpg.compiler.catalog.entries import Catalog, TableEntry
@@ -77,20 +78,31 @@ def measure_workers(engine: DistributionHost) -> list[WorkerStatistics]:
 
 def declare_distribution(engine: DistributionHost, table: str, distribution: str) -> None:
     """Distribute a table by a column, or replicate it (``*``), in plans from now on."""
-    before: tuple[tuple[int, str], ...] = engine.extras.get(DISTRIBUTION, ())  # type: ignore[assignment]
     number = engine.executor.tables.table_number(table)
-    engine.extras[DISTRIBUTION] = (*before, (number, distribution))
-    engine.journal.add(undo=lambda: _remove_declaration(engine, number))
+    _set_declaration(engine.extras, number, distribution)
+    engine.journal.add(undo=partial(_set_declaration, engine.extras, number, None))
 
 
-def _remove_declaration(engine: DistributionHost, number: int) -> None:
-    """Undo :func:`declare_distribution` for a table number."""
-    declared: tuple[tuple[int, str], ...] = engine.extras[DISTRIBUTION]  # type: ignore[assignment]
-    others = tuple(declaration for declaration in declared if declaration[0] != number)
-    if others:
-        engine.extras[DISTRIBUTION] = others
-    else:
-        del engine.extras[DISTRIBUTION]
+def declared_distribution(extras: Mapping[str, object], number: int) -> str | None:
+    """Return the clause of the table with this number; None without one."""
+    declared: tuple[tuple[int, str], ...] = extras.get(DISTRIBUTION, ())  # type: ignore[assignment]
+    return dict(declared).get(number)
+
+
+def withdraw_distribution(extras: dict[str, object], journal: Journal, number: int) -> None:
+    """Forget the clause of a table that is dropped."""
+    distribution = declared_distribution(extras, number)
+    if distribution is not None:
+        _set_declaration(extras, number, None)
+        journal.add(undo=partial(_set_declaration, extras, number, distribution))
+
+
+def _set_declaration(extras: dict[str, object], number: int, distribution: str | None) -> None:
+    declared: tuple[tuple[int, str], ...] = extras.pop(DISTRIBUTION, ())  # type: ignore[assignment]
+    changed = tuple(declaration for declaration in declared if declaration[0] != number)
+    changed += ((number, distribution),) if distribution is not None else ()
+    if changed:
+        extras[DISTRIBUTION] = changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +225,7 @@ class Workers:
     def declared_column(self, table: str) -> int | None:
         """Return the column of a table's DISTRIBUTED BY clause, -1 for REPLICATED, None without a clause."""
         executor = self._started_executor
-        clause = dict(self.extras.get(DISTRIBUTION, ())).get(executor.tables.table_number(table))
+        clause = declared_distribution(self.extras, executor.tables.table_number(table))
         if clause == REPLICATED:
             return -1
         if clause is not None:

@@ -377,6 +377,11 @@ class WaitingStatements:
     def __len__(self) -> int:
         return len(self._statements) + len(self._excluded_jobs)
 
+    def waits_for_lock(self, session: SessionState) -> bool:
+        """Return whether a session's statement waits for a lock."""
+        statement = self._statements.get(session)
+        return statement is not None and statement.request is not None
+
     def request_check(self, session: SessionState) -> None:
         """Request a check of a session's waiting statement, from any thread."""
         if session in self._statements or self._excluded_jobs:

@@ -144,11 +144,25 @@ class SessionManager:
                 return group_commit.submit_reentrant(self, session, work, how)
             if self.engine.executor.is_stepping:
                 raise InterfaceError("the database cannot be used by a function that its own step calls")
+            if self.current is None and self.is_exclusive():
+                raise InterfaceError(
+                    "a session would wait for ever for this thread's transaction, "
+                    "which has changed definitions",
+                    hint="commit the transaction first, or use sessions only",
+                )
         future = self.submit(session, work, **how)
         while not future.done():
             self.serve()
             if nested:
                 self.swap_in_default()  # the call of the database continues
+                if self.waiting_statements.waits_for_lock(session):
+                    session.cancel()
+                    self.serve()
+                    raise InterfaceError(
+                        "a session would wait for ever for a lock, since this thread's transaction keeps the "
+                        "database",
+                        hint="commit the transaction first, or use sessions only",
+                    )
             if not future.done():
                 # Another session has exclusive use of the engine, or holds a lock.
                 group_commit.wait_briefly(future)

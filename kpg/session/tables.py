@@ -45,10 +45,12 @@ if TYPE_CHECKING:
     from kpg.execute.changes import defaults, foreign_keys
     from kpg.execute.changes.defaults import Sequences
     from kpg.execute.changes.foreign_keys import References
+    from kpg.session import distribution
 else:
     constraint_checks = LazyModule("kpg.execute.changes.constraints")
     defaults = LazyModule("kpg.execute.changes.defaults")
     foreign_keys = LazyModule("kpg.execute.changes.foreign_keys")
+    distribution = LazyModule("kpg.session.distribution")
 
 Words = NDArray[np.int64]
 
@@ -59,6 +61,10 @@ class TablesHost(Protocol):
     @property
     def sequences(self) -> "Sequences":
         """Positions of sequences."""
+
+    @property
+    def extras(self) -> dict[str, object]:
+        """Other values that the log records, by name."""
 
     def check_can_define(self, operation: str) -> None:
         """Raise an error unless the catalog may change now."""
@@ -179,6 +185,9 @@ class Tables:
 
     def drop_at_commit(self, name: str) -> None:
         """Hide a table's rows, and discard them when the transaction ends."""
+        if self._engine.extras:
+            number = self._executor.tables.table_number(name)
+            distribution.withdraw_distribution(self._engine.extras, self._journal, number)
         if not self._journal.is_writing:
             self.discard(name)
             return

@@ -237,6 +237,11 @@ class Transactions:
 
     def end_block(self, warn: "Callable[[str, str], object]", *, commit: bool, chain: bool = False) -> None:
         """Run COMMIT or ROLLBACK as in Postgres, also without a transaction; with ``chain`` begin another."""
+        if self._block.is_open:
+            raise InterfaceError(
+                f"{'COMMIT' if commit else 'ROLLBACK'} cannot end the transaction of a block",
+                hint="leave the block: it commits at its end, and rolls back if it raises",
+            )
         no_block = self.is_implicit or self.state is State.NONE
         reads = self.is_read_only
         if chain and no_block:
@@ -529,15 +534,18 @@ class MonitorBlock:
 class TransactionBlock:
     """See :meth:`Transactions.transaction`."""
 
-    __slots__ = ("_transactions",)
+    __slots__ = ("_transactions", "is_open")
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
+        self.is_open = False
 
     def __enter__(self) -> None:
         self._transactions.begin()
+        self.is_open = True
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.is_open = False
         if kind is None:
             self._transactions.commit()
         elif self._transactions.state is not State.NONE:

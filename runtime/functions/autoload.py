@@ -54,7 +54,7 @@ SCALARS: Final[Mapping[str, str]] = {
 PRIMITIVES: Final[Mapping[str, str]] = {
     "arrays": """$array $element $slice $slice_marks $any_eq $any_ne $any_lt $any_le $any_gt $any_ge
         $all_eq $all_ne $all_lt $all_le $all_gt $all_ge $with_element $with_slice $with_member""",
-    "mathematics": "$random $random_uuid $drawn",
+    "mathematics": "$random $random_uuid $drawn $limit $offset",
     "aggregation.exact_sums": """$word $mod $wide_sum $wide_mean $mean $spread_samp_root
         $spread_samp_square $spread_pop_root $spread_pop_square""",
     "date_time.templates": "$in_style $read_in_style $by_template $east",

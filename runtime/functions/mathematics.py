@@ -241,6 +241,21 @@ register_primitive("$random_uuid", MemoizedFunction(lambda call: _random_uuid))
 register_primitive("$drawn", VectorFunction(lambda call: _sequence_positions))
 
 
+def _row_count(clause: str) -> Callable[[int], int]:
+    """Return the check of a LIMIT or OFFSET that differs from row to row."""
+
+    def check(count: int) -> int:
+        if count < 0:
+            raise ValueError(f"{clause} must not be negative")
+        return count
+
+    return check
+
+
+register_primitive("$limit", MemoizedFunction(lambda call: _row_count("LIMIT")))
+register_primitive("$offset", MemoizedFunction(lambda call: _row_count("OFFSET")))
+
+
 MAX_FACTORIAL: Final = 32_177
 """Largest number whose factorial is a NUMERIC."""
 

@@ -178,7 +178,8 @@ def _error_kind(scalar: Scalar, context: Context, row: Words) -> str:
         return "value out of range"
     if _divides_by_zero(scalar, context, row):
         return "division by zero"
-    if scalar.type.is_numeric and all(arg.type.is_numeric for arg in scalar.args):
+    is_row_count = scalar.function in ("$limit", "$offset")
+    if scalar.type.is_numeric and all(arg.type.is_numeric for arg in scalar.args) and not is_row_count:
         return f"{scalar.type} out of range"
     return _function_message(scalar, context, row) or "invalid value"
 

@@ -387,7 +387,7 @@ def _bind_row_count(binding: Binding, around: Scope, clause: exp.Expr | None, na
     if not count.type.is_numeric:
         shown = "text" if count.type.is_text else str(count.type).lower()
         binding.fail(f"argument of {name} must be type bigint, not type {shown}", clause)
-    return coerce(count, BIGINT)
+    return Call(f"${name.lower()}", (coerce(count, BIGINT),), BIGINT)
 
 
 def _has_ties(binding: Binding, clause: exp.Expr) -> bool:

@@ -8,7 +8,7 @@ refused with the name of the view.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,12 +58,21 @@ from kpg.execute.definitions.table_definition import free_name, with_constraint
 from kpg.execute.queries.cursors import check_unused
 from kpg.postgres.row_security import alter_row_security, rename_column_in_policies
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
+from kpg.runtime.gc_pause import LazyModule
+from kpg.runtime.interrupts import safe_point
 from kpg.runtime.types import NULL, ColumnDef, Schema
 from kpg.session.engine import Engine
 from kpg.session.notices import notice_cascade, notice_missing_relation, notice_skipped
 
+if TYPE_CHECKING:
+    from kpg.session import distribution
+else:
+    distribution = LazyModule("kpg.session.distribution")
+
 Words = NDArray[np.int64]
 
+CONVERTED_ROWS: Final = 16_384
+"""Rows that ALTER COLUMN TYPE converts between two safe points: 50 ms for texts."""
 RENAMING_ACTIONS = (ast.RenameTo, ast.RenameColumn, ast.RenameConstraint, ast.SetSchema)
 """Actions that only change names."""
 
@@ -150,9 +159,13 @@ class TableChange:
         ):
             self.check_no_users("changing the columns of")
         words, tally = change(engine.executor.tables.scan(old.name)), engine.table(old.name).tally
+        number = engine.executor.tables.table_number(old.name)
+        clause = distribution.declared_distribution(engine.extras, number) if engine.extras else None
         engine.catalog.remove(old.name)
         engine.tables.drop_at_commit(old.name)
         engine.tables.create(new.name, new.schema, new.constraints)
+        if clause is not None:
+            distribution.declare_distribution(engine, new.name, clause)
         table = engine.table(new.name)
         words = np.ascontiguousarray(words)
         check_computed(words, table)
@@ -625,9 +638,13 @@ class ColumnChange:
         mfp = convert_column(entry, place, action.type, action.using, self.engine.catalog)
 
         def convert(words: Words) -> Words:
-            if not words.shape[1]:
-                return words
-            return self.engine.executor.evaluate(mfp, np.ascontiguousarray(words))[0]
+            parts = []
+            for start in range(0, words.shape[1], CONVERTED_ROWS):
+                safe_point()
+                part = np.ascontiguousarray(words[:, start : start + CONVERTED_ROWS])
+                parts.append(self.engine.executor.evaluate(mfp, part)[0])
+            safe_point()
+            return np.concatenate(parts, axis=1) if parts else words
 
         self.table.rewrite(new, convert, tuple(range(len(columns))))
 

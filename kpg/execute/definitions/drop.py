@@ -45,6 +45,10 @@ def drop_relations(engine: Engine, statement: Drop) -> None:
             raise ProgrammingError(
                 f'"{entry.name}" is a {kind.lower()}', span=statement.span, hint=f"use DROP {kind}"
             )
+        if statement.materialized and isinstance(entry, ViewEntry) and not _is_materialized(engine, entry):
+            raise ProgrammingError(
+                f'"{entry.name}" is not a materialized view', span=statement.span, hint="use DROP VIEW"
+            )
         dropped.append(entry.name)
     if engine.catalog.partitioned:
         dropped = with_partitions(engine, dropped)
@@ -138,10 +142,14 @@ def describe(engine: Engine, name: str) -> str:
     entry = engine.catalog.find(name)
     if not isinstance(entry, TableEntry | ViewEntry):
         return f'dataflow "{name}"'
-    kind = "view" if isinstance(entry, ViewEntry) else "table"
-    if entry.name in engine.views or entry.name in engine.views.pending:
-        kind = "materialized view"
+    kind = "table"
+    if isinstance(entry, ViewEntry):
+        kind = "materialized view" if _is_materialized(engine, entry) else "view"
     return f"{kind} {display_name(engine.catalog, entry.name, 'relation')}"
+
+
+def _is_materialized(engine: Engine, entry: ViewEntry) -> bool:
+    return entry.materialized or entry.name in engine.views or entry.name in engine.views.pending
 
 
 def _drop_references(engine: Engine, name: str, statement: Drop) -> None:

@@ -3,6 +3,8 @@
 import pytest
 
 import kpg
+from kpg.postgres.sqlstate import sqlstate_of
+from kpg.session.distribution import DISTRIBUTION, declared_distribution
 
 TABLE = """
 create table t (id int primary key, a int, b text, c int);
@@ -144,3 +146,30 @@ def test_cascade_to_several_names_them_in_the_detail() -> None:
             "drop cascades to materialized view m3",
             "drop cascades to view v1",
         }
+
+
+def test_drop_materialized_view_refuses_a_plain_view() -> None:
+    with kpg.connect() as db:
+        db.sql("create table t (a int); create view v as select a from t")
+        with pytest.raises(kpg.ProgrammingError, match='"v" is not a materialized view') as e:
+            db.sql("drop materialized view v")
+        assert (sqlstate_of(e.value), e.value.hint) == ("42809", "use DROP VIEW")
+        db.sql("drop view v; create materialized view v as select a from t; drop materialized view v")
+
+
+def test_the_distribution_of_a_table_follows_its_changes_and_ends_with_it() -> None:
+    with kpg.connect() as db:
+        engine = db._engine
+
+        def distribution() -> str | None:
+            return declared_distribution(engine.extras, engine.executor.tables.table_number("t"))
+
+        db.sql("create table t (a int, b int) distributed by (b)")
+        db.sql("alter table t add c int")
+        assert distribution() == "b"
+        db.sql("begin; drop table t; rollback")
+        assert distribution() == "b"
+        db.sql("begin; alter table t drop column a; rollback")
+        assert distribution() == "b"
+        db.sql("drop table t")
+        assert DISTRIBUTION not in engine.extras

@@ -1,6 +1,7 @@
 """The database for asyncio."""
 
 import asyncio
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -171,3 +172,24 @@ def test_loops_of_two_threads_share_a_database() -> None:
     done.set()
     thread.join(PATIENCE)
     assert inner.query("select count(*), sum(a) from t").fetchall() == [(60, 6000 + 3 * 190)]
+
+
+def test_unread_changes_are_counted_exactly_from_two_threads() -> None:
+    number = 20_000
+
+    async def play() -> int:
+        queue = kpg.aio.ChangeQueue(asyncio.get_running_loop(), 10 * number)
+        change: Any = ((1,), 1, 1)
+        writer = threading.Thread(target=lambda: [queue.put([change]) for _ in range(number)])
+        writer.start()
+        for _ in range(number):
+            await queue.next()
+        await asyncio.to_thread(writer.join)
+        return queue.waiting
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        assert asyncio.run(asyncio.wait_for(play(), PATIENCE)) == 0
+    finally:
+        sys.setswitchinterval(interval)

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kpg
 from kpg.execute.changes import foreign_keys
+from kpg.execute.definitions.alter_table import CONVERTED_ROWS
 from kpg.runtime import interrupts
 from kpg.runtime.errors import CanceledError
 from kpg.session import cancel
@@ -80,3 +82,28 @@ def test_it_ends_in_the_middle(statement: str, tmp_path: Path, monkeypatch: pyte
         session.sql("rollback to s; commit")
         assert rows(session, contents) == before
         session.sql(text)
+
+
+def test_alter_column_type_ends_between_pieces_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    total = 3 * CONVERTED_ROWS + 1
+    with kpg.connect() as db:
+        db.sql(f"create table t (a int); insert into t select i from generate_series(1, {total}) as g (i)")
+        executor, converted = db._engine.executor, list[int]()
+        evaluate = executor.evaluate
+
+        def count_rows(mfp: Any, words: Any) -> Any:
+            converted.append(words.shape[1])
+            if len(converted) == 2:
+                one.cancel()
+            return evaluate(mfp, words)
+
+        one = db.session()
+        monkeypatch.setattr(executor, "evaluate", count_rows)
+        with pytest.raises(CanceledError):
+            one.sql("alter table t alter column a type bigint")
+        assert converted == [CONVERTED_ROWS] * 2
+        one.sql("alter table t alter column a type bigint using a + 1")
+        assert converted[2:] == [*[CONVERTED_ROWS] * 3, 1]
+        assert db.query("select count(distinct a), min(a), max(a) from t").fetchall() == [
+            (total, 2, total + 1)
+        ]

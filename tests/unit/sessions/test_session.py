@@ -6,6 +6,7 @@ from concurrent.futures import Future
 import pytest
 
 import kpg
+from kpg.postgres.sqlstate import sqlstate_of
 from kpg.runtime.errors import CanceledError, SerializationError
 from kpg.session.group_commit import FunctionJob
 from kpg.session.transaction import State
@@ -658,3 +659,56 @@ def test_a_statement_that_is_cancelled_before_it_begins_fails_its_transaction(db
         one.sql("insert into t values (5, 5)")
     one.sql("rollback")
     assert rows(one, "select id from t") == [(1,), (2,)]
+
+
+def test_a_session_does_not_wait_for_its_own_threads_transaction(db: kpg.Database) -> None:
+    one = db.session()
+    with db.transaction():
+        db.sql("create table other (a int)")
+        with pytest.raises(kpg.InterfaceError, match="wait for ever for this thread's transaction"):
+            one.sql("select 1")
+        db.sql("insert into other values (1)")
+    assert rows(one, "select * from other") == [(1,)]
+    with db.transaction():
+        db.sql("update t set x = 10 where id = 1")
+        with pytest.raises(kpg.InterfaceError, match="wait for ever for a lock"):
+            one.sql("update t set x = x + 1 where id = 1")
+        assert rows(one, "select x from t where id = 1") == [(1,)]
+    one.sql("update t set x = x + 1 where id = 1")
+    assert rows(one, "select x from t where id = 1") == [(11,)]
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback", "end", "commit and chain"])
+def test_the_transaction_of_a_block_ends_with_the_block(db: kpg.Database, end: str) -> None:
+    with (
+        pytest.raises(kpg.InterfaceError, match="cannot end the transaction of a block"),
+        db.transaction(),
+    ):
+        db.sql("insert into t values (3, 3)")
+        db.sql(end)
+    assert db.query("select count(*) from t").fetchall() == [(2,)]
+    with db.transaction():
+        db.sql("insert into t values (3, 3); savepoint a; insert into t values (4, 4); rollback to a")
+    assert db.query("select count(*) from t").fetchall() == [(3,)]
+    db.sql("begin; insert into t values (5, 5); commit")
+
+
+def test_a_serialization_error_has_its_sqlstate() -> None:
+    assert SerializationError("could not serialize access").sqlstate == "40001"
+
+
+@pytest.mark.parametrize(
+    ("query", "state"),
+    [
+        ("select * from t limit -1", "2201W"),
+        ("select * from t offset -1", "2201X"),
+        ("select * from t limit (select -1)", "2201W"),
+        ("select (select 1 from t as u where u.id = t.id limit t.x - 2) from t", "2201W"),
+        ("select (select count(*) from (select 1 from t as u offset t.x - 2) as q) from t", "2201X"),
+    ],
+)
+def test_limit_and_offset_must_not_be_negative(db: kpg.Database, query: str, state: str) -> None:
+    clause = "LIMIT" if state == "2201W" else "OFFSET"
+    with pytest.raises(kpg.Error, match=f"{clause} must not be negative") as e:
+        db.query(query).fetchall()
+    assert sqlstate_of(e.value) == state
