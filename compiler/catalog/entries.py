@@ -148,9 +148,11 @@ PARTITIONED: Final = ObjectKind[str, Partitioned]("partitioned")
 UNIQUE_INDEXES: Final = ObjectKind[tuple[str, str], UniqueIndex]("unique_indexes")
 EXTENSIONS: Final = ObjectKind[str, str]("extensions")
 DEPENDENCIES: Final = ObjectKind[str, frozenset[str]]("dependencies", affects_plans=False)
+STALE_TEXTS: Final = ObjectKind[str, bool]("stale_texts", affects_plans=False)
 KINDS: Final[tuple[ObjectKind[Any, Any], ...]] = (
     *(RELATIONS, SEQUENCES, SCHEMAS, COMMENTS, INDEXES, TYPES, ROUTINES, AGGREGATES, POLICIES, ROW_SECURITY),
-    *(PARTITIONS, PARTITIONED, UNIQUE_INDEXES, EXTENSIONS, DEPENDENCIES, ROLES, OWNERS, ACLS, DEFAULT_ACLS),
+    *(PARTITIONS, PARTITIONED, UNIQUE_INDEXES, EXTENSIONS, DEPENDENCIES, STALE_TEXTS),
+    *(ROLES, OWNERS, ACLS, DEFAULT_ACLS),
 )
 """The kinds of objects that take part in transactions. Python functions do not."""
 CatalogSnapshot = tuple[Mapping[Any, Any], ...]
@@ -288,6 +290,8 @@ class Catalog:
     """Unique indexes over expressions or with a predicate, by lower-case table and name."""
     dependencies: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Relations and keys of functions that each view or dataflow reads, by its name."""
+    stale_texts: Mapping[str, bool] = field(default_factory=dict)
+    """Views whose text does not define them: a table below was altered, or a style was set."""
     now: int = 0  # current time of the running statement, in microseconds since 1970
     system_reads: SystemReads = field(default_factory=SystemReads)
     """Counters and caches of system information. Copies share it."""
@@ -613,6 +617,7 @@ class Catalog:
             self.partitioned,
             self.unique_indexes,
             self.dependencies,
+            self.stale_texts,
             self.now,
             self.system_reads,
             asker=self.asker,

@@ -155,7 +155,6 @@ def fork_engine(engine: Engine) -> Engine:
     branch = Engine(trunk=engine)
     install_execution(branch)
     branch.tables.attached_tables |= engine.tables.attached_tables
-    branch.views.stale_texts |= engine.views.stale_texts
     branch.settings.update(engine.settings)
     branch.prepared_statements.update(engine.prepared_statements)
     branch.function_records.update(engine.function_records)

@@ -35,6 +35,7 @@ from kpg.compiler.catalog.entries import (
     ROW_SECURITY,
     SCHEMAS,
     SEQUENCES,
+    STALE_TEXTS,
     TYPES,
     UNIQUE_INDEXES,
     TableEntry,
@@ -300,9 +301,7 @@ class DefinitionRestorer:
         engine = self._engine
         if key[0] == "view":
             name = self._state[key][0].name
-            if name in engine.catalog:
-                engine.catalog.remove(name)
-            engine.views.stale_texts.discard(name)
+            engine.catalog.apply(RELATIONS.remove(name.lower()), STALE_TEXTS.remove(name))
 
     def _has_dependencies(self, uses: tuple[str, ...]) -> bool:
         catalog, flows = self._engine.catalog, self._engine.dataflows

@@ -16,6 +16,7 @@ from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog.entries import (
     DEPENDENCIES,
     INDEXES,
+    STALE_TEXTS,
     Catalog,
     TableEntry,
     ViewEntry,
@@ -102,8 +103,6 @@ class Views(Mapping[str, MaintainedView]):
         self.by_name: dict[str, MaintainedView] = {}
         """Maintained views by name as the catalog spells it."""
         self.plans = plans
-        self.stale_texts = set[str]()
-        """Views whose text does not define them: a table below was altered, or a style was set."""
         self.pending: dict[str, PendingView] = {}
         """Views that the commit of the open transaction installs, by name."""
 
@@ -111,6 +110,11 @@ class Views(Mapping[str, MaintainedView]):
     def reads(self) -> Mapping[str, frozenset[str]]:
         """Relations and keys of functions that each view or dataflow reads, by its name."""
         return self._catalog.dependencies
+
+    @property
+    def stale_texts(self) -> Mapping[str, bool]:
+        """Views whose text does not define them."""
+        return self._catalog.stale_texts
 
     def record_reads(self, name: str, reads: frozenset[str]) -> None:
         """Record what a view or dataflow reads, so that it cannot be dropped."""
@@ -308,11 +312,9 @@ class Views(Mapping[str, MaintainedView]):
     def remove(self, entry: ViewEntry) -> None:
         """Stop maintaining a view that has left the catalog; a rollback restores it."""
         name = entry.name
-        if name in self.stale_texts:
-            self.stale_texts.discard(name)
-            self._journal.add(undo=partial(self.stale_texts.add, name))
         self._catalog.apply(
             DEPENDENCIES.remove(name),
+            STALE_TEXTS.remove(name),
             *(INDEXES.remove(key) for key, index in self._catalog.indexes.items() if index.table == name),
         )
         keeping = self.pending.pop(name, None)
@@ -467,8 +469,7 @@ class Views(Mapping[str, MaintainedView]):
     def mark_text_stale(self, name: str) -> None:
         """Mark that a view's text does not define it."""
         if name not in self.stale_texts:
-            self.stale_texts.add(name)
-            self._journal.add(undo=partial(self.stale_texts.discard, name))
+            self._catalog.apply(STALE_TEXTS.put(name, True))
 
     def reinstall_at_commit(self, name: str) -> None:
         """Install a maintained view by its present definition when the transaction commits."""
@@ -540,9 +541,7 @@ class Views(Mapping[str, MaintainedView]):
             *(DEPENDENCIES.put(view, used) for view, used in uses.items()),
         )
         if was in self.stale_texts:
-            self.stale_texts.discard(was)
-            self._journal.add(undo=partial(self.stale_texts.add, was))
-            self.mark_text_stale(name)
+            catalog.apply(STALE_TEXTS.remove(was), STALE_TEXTS.put(name, True))
 
     def rename_column(self, name: str, position: int, new: str) -> None:
         """Rename a column for readers of a maintained view."""
@@ -579,7 +578,7 @@ class Views(Mapping[str, MaintainedView]):
         self._catalog.add(entry)
         self.record_reads(entry.name, reads)
         if is_stale:
-            self.stale_texts.add(entry.name)
+            self.mark_text_stale(entry.name)
         if plan_state is None:
             return
         assert entry.rel is not None

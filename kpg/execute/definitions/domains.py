@@ -255,13 +255,9 @@ def alter_type(engine: "Engine", statement: ast.AlterUserType) -> None:
         return
     changed = _columns_of_type(engine, old, statement)
     catalog.apply(TYPES.remove(old.name.lower()), TYPES.put(new.name.lower(), new))
-    try:
-        for table, column in changed:
-            action = ast.AlterType(column, new, _conversion(column, old, new, statement))
-            alter(engine, ast.Alter("TABLE", table, False, (action,), statement.span))
-    except BaseException:
-        catalog.apply(TYPES.remove(new.name.lower()), TYPES.put(old.name.lower(), old))
-        raise
+    for table, column in changed:
+        action = ast.AlterType(column, new, _conversion(column, old, new, statement))
+        alter(engine, ast.Alter("TABLE", table, False, (action,), statement.span))
 
 
 def _columns_of_type(engine: "Engine", type_: Type, statement: ast.AlterUserType) -> list[tuple[str, str]]:
