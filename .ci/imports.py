@@ -3,7 +3,8 @@
 Every import counts: at the top of a module, inside a function, and for types only. An import inside a
 function carries ``# lazy: <reason>`` on its line or on the line above. Reasons are an optional package, and
 what the start does without. A ``LazyModule`` is imported for types, by the same name. A text
-``"module:function"``, as in the registry of statements, is an import too.
+``"module:function"``, as in the registry of statements, is an import too. The core does without the extension
+that comes with it, so only the server imports that.
 """
 
 import ast
@@ -16,6 +17,9 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 FOLDERS: Final = ("compiler", "grammars", "kpg", "runtime", "tpch")
+EXTENSION: Final = "kpg.postgres"
+ABOVE_EXTENSION: Final = ("kpg.postgres", "kpg.server")
+"""The extension that comes with kpg, and what may import it."""
 REFERENCE: Final = re.compile(r"[\w.]+:\w+")
 
 
@@ -90,6 +94,11 @@ def main() -> int:
                 print(
                     f"{path.relative_to(ROOT)}:{statement.lineno}: import inside a function without a reason"
                 )
+                wrong += 1
+    for name, found in graph.items():
+        if not name.startswith(ABOVE_EXTENSION):
+            for one in sorted(one for one in found if one.startswith(EXTENSION)):
+                print(f"{name} imports {one}: the core must not import the extension that comes with it")
                 wrong += 1
     try:
         TopologicalSorter(graph).prepare()

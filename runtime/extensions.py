@@ -5,6 +5,7 @@ loads all installed extensions and looks again.
 """
 
 from functools import cache
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Final, Protocol
 
@@ -32,6 +33,8 @@ class InstalledExtension(Protocol):
         """Names of its functions and aggregates."""
 
 
+BUNDLED: Final = "kpg.postgres"
+"""The extension that comes with kpg. It needs no CREATE EXTENSION."""
 _declared: dict[str, InstalledExtension] = {}
 
 
@@ -58,6 +61,23 @@ def load_all() -> None:
     """Load all installed extensions."""
     for point in entry_points(group=GROUP):
         point.load()
+
+
+@cache
+def load_bundled() -> None:
+    """Register what the extension that comes with kpg defines, unless it is left out."""
+    try:
+        bundled = import_module(BUNDLED)
+    except ModuleNotFoundError as error:
+        if error.name != BUNDLED:
+            raise
+        return
+    bundled.register()
+
+
+def is_bundled_loaded() -> bool:
+    """Return whether :func:`load_bundled` has been called."""
+    return load_bundled.cache_info().currsize > 0
 
 
 def missing_error(name: str, user: str) -> OperationalError:

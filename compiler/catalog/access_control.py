@@ -11,7 +11,7 @@ from typing import Final
 
 from kpg.compiler.catalog.entries import POLICIES, Catalog, TableEntry, ViewEntry
 from kpg.compiler.catalog.operations import CatalogOp
-from kpg.compiler.catalog.privileges import Asker, Key, Policy, Secured
+from kpg.compiler.catalog.privileges import ACLS, DATABASE, Asker, Key, Policy, Secured
 from kpg.compiler.catalog.routines import Routine
 from kpg.runtime.errors import PrivilegeError, Span
 from kpg.runtime.records import dataclass
@@ -245,3 +245,50 @@ def rename_role_in_policies(catalog: "Catalog", old: str, new: str) -> list[Cata
         POLICIES.put(key, replace(one, roles=tuple(new if role == old else role for role in one.roles)))
         for key, one in policies_of_role(catalog, old)
     ]
+
+
+def owned_objects(catalog: Catalog) -> Iterator[Key]:
+    """Yield the keys of all objects that have an owner."""
+    yield from (("RELATION", name) for name in catalog.entries)
+    yield from (("SEQUENCE", name) for name in catalog.sequences)
+    yield from (("SCHEMA", name) for name in catalog.schemas)
+    yield from (("TYPE", name) for name in catalog.types)
+    yield from (("FUNCTION", name) for name in catalog.routines)
+    yield ("DATABASE", DATABASE)
+
+
+def update_ownership(
+    catalog: Catalog, before: frozenset[Key], owner: str | None, *, altered: Key | None
+) -> None:
+    """After a definition, set the owners of new objects and remove those of dropped objects.
+
+    ``altered``: the object of an ALTER. New sequences get its owner, and its other new keys are
+    skipped.
+    """
+    privileges = catalog.privileges
+    after = frozenset(owned_objects(catalog))
+    catalog.apply(*(op for key in before - after for op in privileges.ops_to_remove(key)))
+    ops: list[CatalogOp] = []
+    for key in after - before:
+        if key in privileges.owners or key in privileges.acls:
+            continue
+        if altered is not None and key[0] != "SEQUENCE":
+            continue
+        new_owner = catalog.asker.user if owner is None else owner
+        ops += privileges.ops_to_add(
+            key, privileges.owner(altered) if altered is not None else new_owner, schema_of(catalog, key[1])
+        )
+    for key in privileges.acls:
+        entry = catalog.entries.get(key[1]) if key[0] == "COLUMN" else None
+        if key[0] == "COLUMN" and (
+            entry is None or key[2] not in (name.lower() for name in entry.schema.names)
+        ):
+            ops.append(ACLS.remove(key))
+    catalog.apply(*ops)
+
+
+def require_view_owner(catalog: Catalog, name: str, span: Span) -> None:
+    """Raise PrivilegeError unless the current user owns a view."""
+    entry = catalog.get(name, span)
+    if isinstance(entry, ViewEntry):
+        require_owner(catalog, relation_key(entry.name), span)

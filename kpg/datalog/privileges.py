@@ -13,11 +13,13 @@ from dataclasses import replace
 from typing import Final
 
 from kpg.compiler.catalog.access_control import (
+    owned_objects,
     relation_key,
     require_file_access,
     require_owner,
     require_privileges,
     require_schema_privilege,
+    update_ownership,
 )
 from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.datalog.check import CheckedProgram
@@ -27,7 +29,6 @@ from kpg.compiler.rules import core
 from kpg.compiler.rules.strata import dependencies
 from kpg.compiler.sql.bind.row_security import check_no_policies
 from kpg.compiler.sql.frontend import check_relation
-from kpg.postgres.grants import owned_objects, update_ownership
 from kpg.runtime.errors import DatalogError, PrivilegeError, Span
 from kpg.session.engine import Engine
 
@@ -163,7 +164,7 @@ def assign_ownership(engine: Engine, owner: str | None = None) -> Iterator[None]
         return
     known = frozenset(owned_objects(engine.catalog))
     yield
-    update_ownership(engine, known, owner, altered=None)
+    update_ownership(engine.catalog, known, owner, altered=None)
 
 
 def owner_of(catalog: Catalog, relations: Iterable[str]) -> str | None:

@@ -10,7 +10,7 @@ statement classes that it adds.
 import enum
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from kpg.api.result import Result
 from kpg.api.view import MaintainedView
@@ -18,7 +18,15 @@ from kpg.compiler.sql.parse import definitions as ddl
 from kpg.compiler.sql.parse import statements as ast
 from kpg.execute.changes.table_pipeline import Stage, register_stage
 from kpg.runtime.errors import NotSupportedError
+from kpg.runtime.gc_pause import LazyModule
 from kpg.session.engine import Engine
+
+if TYPE_CHECKING:
+    from kpg.execute import access_control
+    from kpg.runtime import extensions
+else:
+    access_control = LazyModule("kpg.execute.access_control")
+    extensions = LazyModule("kpg.runtime.extensions")
 
 Outcome = Result | MaintainedView | None
 Handler = Callable[[Engine, Any], Outcome]
@@ -67,6 +75,9 @@ def registration(statement: object) -> Registration:
         found = _registrations.get(base)
         if found is not None:
             return found
+    if not extensions.is_bundled_loaded():
+        extensions.load_bundled()
+        return registration(statement)
     raise NotSupportedError(
         f"no handler is registered for statements of the class {type(statement).__name__}",
         hint="register one with kpg.execute.registry.register",
@@ -87,7 +98,6 @@ _HANDLERS: Final[dict[Kind, dict[str, tuple[type, ...]]]] = {
         "kpg.execute.queries.explain:show_tables": (ast.ShowTables,),
         "kpg.execute.queries.explain:verify_view": (ast.VerifyView,),
         "kpg.execute.table_locks:lock_tables": (ast.LockTable,),
-        "kpg.postgres.roles:set_role": (ast.SetRole,),
         "kpg.provenance.explain_row:run_explain_row": (ast.ExplainRow,),
         "kpg.session.settings:run_maintenance": (ast.Utility,),
         "kpg.session.settings:deallocate": (ast.Deallocate,),
@@ -132,14 +142,6 @@ _HANDLERS: Final[dict[Kind, dict[str, tuple[type, ...]]]] = {
         "kpg.execute.definitions.sequences:create_sequence": (ddl.CreateSequence,),
         "kpg.execute.definitions.user_types:create_type": (ddl.CreateType,),
         "kpg.execute.definitions.views:create_view": (ast.CreateView,),
-        "kpg.postgres.grants:run_grant_statement": (
-            ddl.Grant,
-            ddl.AlterDefaults,
-            ddl.AlterOwner,
-            ddl.Reassign,
-        ),
-        "kpg.postgres.roles:run_role_statement": (ddl.CreateRole, ddl.AlterRole, ddl.DropRole, ddl.GrantRole),
-        "kpg.postgres.row_security:define_policy": (ddl.DefinePolicy,),
     },
 }
 """Handlers that are imported on first use."""
@@ -152,7 +154,7 @@ _registrations: Final[dict[type, Registration]] = {
 
 register_stage(
     lambda catalog, entry: bool(catalog.row_security),
-    lambda: cast("Stage", _import("kpg.postgres.row_security:ROW_POLICIES")),
+    lambda: access_control.installed().row_policies(),
 )
 register_stage(
     lambda catalog, entry: entry.name.lower() in catalog.partitioned,

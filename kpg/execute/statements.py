@@ -29,11 +29,9 @@ from kpg.session.notices import warn
 from kpg.session.transaction import State
 
 if TYPE_CHECKING:
-    from kpg.execute import table_locks
+    from kpg.execute import access_control, table_locks
     from kpg.execute.definitions import user_types
     from kpg.execute.queries import eager_subexpressions, for_update, limit, plan_cache, side_effects
-    from kpg.postgres import privileges
-    from kpg.postgres.privileges import DefinitionStatement as PrivilegesDefining
     from kpg.session import settings, time_travel
 else:
     eager_subexpressions = LazyModule("kpg.execute.queries.eager_subexpressions")
@@ -42,7 +40,7 @@ else:
     plan_cache = LazyModule("kpg.execute.queries.plan_cache")
     side_effects = LazyModule("kpg.execute.queries.side_effects")
     table_locks = LazyModule("kpg.execute.table_locks")
-    privileges = LazyModule("kpg.postgres.privileges")
+    access_control = LazyModule("kpg.execute.access_control")
     settings = LazyModule("kpg.session.settings")
     time_travel = LazyModule("kpg.session.time_travel")
     user_types = LazyModule("kpg.execute.definitions.user_types")
@@ -51,7 +49,7 @@ else:
 NO_BLOCK: Final[AbstractContextManager[None]] = nullcontext()
 
 
-def check_ownership(engine: "Engine", statement: "PrivilegesDefining") -> AbstractContextManager[None]:
+def check_ownership(engine: "Engine", statement: "Defining") -> AbstractContextManager[None]:
     """Return a block that checks privileges for a definition and gives its new objects an owner.
 
     It does nothing while the bootstrap role is the only one.
@@ -62,7 +60,7 @@ def check_ownership(engine: "Engine", statement: "PrivilegesDefining") -> Abstra
     )
     if alone and not (isinstance(statement, CreateSchema) and statement.owner):
         return NO_BLOCK
-    return privileges.track_ownership(engine, statement)
+    return access_control.installed().track_ownership(engine, statement)
 
 
 Part = TypeVar("Part")

@@ -11,6 +11,7 @@ from typing import Final, assert_never
 
 from kpg.compiler.catalog.access_control import (
     object_name,
+    owned_objects,
     permission_denied,
     relation_key,
     require_owner,
@@ -58,16 +59,6 @@ from kpg.session.engine import Engine
 from kpg.session.notices import notice_missing_relation, warn
 
 SIMPLE_NAME: Final = re.compile("[a-z_][a-z0-9_]*")
-
-
-def owned_objects(catalog: Catalog) -> Iterator[Key]:
-    """Yield the keys of all objects that have an owner."""
-    yield from (("RELATION", name) for name in catalog.entries)
-    yield from (("SEQUENCE", name) for name in catalog.sequences)
-    yield from (("SCHEMA", name) for name in catalog.schemas)
-    yield from (("TYPE", name) for name in catalog.types)
-    yield from (("FUNCTION", name) for name in catalog.routines)
-    yield ("DATABASE", DATABASE)
 
 
 def grant_targets(engine: Engine, statement: ast.Grant) -> Iterator[Key]:
@@ -539,35 +530,4 @@ def _drop_owned(engine: Engine, owned: Iterable[Key], roles: list[str], statemen
         remaining = tuple(one for one in items if one.grantee not in roles)
         dropped = default[0] in roles or not remaining
         ops.append(DEFAULT_ACLS.remove(default) if dropped else DEFAULT_ACLS.put(default, remaining))
-    catalog.apply(*ops)
-
-
-def update_ownership(
-    engine: Engine, before: frozenset[Key], owner: str | None, *, altered: Key | None
-) -> None:
-    """After a definition, set the owners of new objects and remove those of dropped objects.
-
-    ``altered``: the object of an ALTER. New sequences get its owner, and its other new keys are
-    skipped.
-    """
-    catalog = engine.catalog
-    privileges = catalog.privileges
-    after = frozenset(owned_objects(catalog))
-    catalog.apply(*(op for key in before - after for op in privileges.ops_to_remove(key)))
-    ops: list[CatalogOp] = []
-    for key in after - before:
-        if key in privileges.owners or key in privileges.acls:
-            continue
-        if altered is not None and key[0] != "SEQUENCE":
-            continue
-        new_owner = catalog.asker.user if owner is None else owner
-        ops += privileges.ops_to_add(
-            key, privileges.owner(altered) if altered is not None else new_owner, schema_of(catalog, key[1])
-        )
-    for key in privileges.acls:
-        entry = catalog.entries.get(key[1]) if key[0] == "COLUMN" else None
-        if key[0] == "COLUMN" and (
-            entry is None or key[2] not in (name.lower() for name in entry.schema.names)
-        ):
-            ops.append(ACLS.remove(key))
     catalog.apply(*ops)

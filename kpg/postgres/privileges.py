@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Final, assert_never
 
 from kpg.compiler.catalog.access_control import (
+    owned_objects,
     policies,
     relation_key,
     require_column_privileges,
@@ -13,16 +14,16 @@ from kpg.compiler.catalog.access_control import (
     require_schema_privilege,
     require_schema_usage,
     schema_of,
+    update_ownership,
 )
 from kpg.compiler.catalog.constraints import ForeignKey, descendant_tables
-from kpg.compiler.catalog.entries import Catalog, TableEntry, ViewEntry
+from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.compiler.catalog.privileges import DATABASE, Key
 from kpg.compiler.qualified_names import sibling_name
 from kpg.compiler.sql.frontend import check_relation
 from kpg.compiler.sql.parse import definitions
 from kpg.compiler.sql.parse import definitions as ddl
 from kpg.compiler.sql.parse import statements as ast
-from kpg.postgres.grants import owned_objects, update_ownership
 from kpg.postgres.roles import resolve_role
 from kpg.runtime.errors import PrivilegeError, Span
 from kpg.session.engine import Engine
@@ -253,11 +254,4 @@ def track_ownership(engine: Engine, statement: DefinitionStatement) -> Iterator[
     owner = None
     if isinstance(statement, ddl.CreateSchema) and statement.owner:
         owner = resolve_role(engine, statement.owner, statement.span)
-    update_ownership(engine, before, owner, altered=altered)
-
-
-def require_view_owner(catalog: Catalog, name: str, span: Span) -> None:
-    """Raise PrivilegeError unless the current user owns a view."""
-    entry = catalog.get(name, span)
-    if isinstance(entry, ViewEntry):
-        require_owner(catalog, relation_key(entry.name), span)
+    update_ownership(engine.catalog, before, owner, altered=altered)

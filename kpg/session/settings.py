@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from kpg.api.result import Result, listing
-from kpg.compiler.catalog.access_control import relation_key
+from kpg.compiler.catalog.access_control import relation_key, require_view_owner
 from kpg.compiler.catalog.entries import TableEntry, did_you_mean
 from kpg.compiler.qualified_names import DEFAULT_SEARCH_PATH, parse_search_path
 from kpg.compiler.sql.parse import statements
@@ -19,10 +19,9 @@ from kpg.compiler.sql.parse.parser import parse
 from kpg.compiler.sql.parse.session_statements import substitute_arguments
 from kpg.compiler.sql.parse.statements import Select, Statement
 from kpg.compiler.system.pg_index import indexes
+from kpg.execute import access_control
 from kpg.execute.definitions.ddl import drop_temporary
 from kpg.execute.queries.cursors import close_all, list_cursors
-from kpg.postgres.privileges import require_view_owner
-from kpg.postgres.roles import set_role
 from kpg.runtime.errors import InterfaceError, ProgrammingError, Span
 from kpg.runtime.types import TEXT
 from kpg.session.engine import Engine
@@ -109,7 +108,9 @@ def set_setting(engine: Engine, statement: ast.Set) -> None:
         return
     if name in ("role", "session_authorization"):
         role = "" if statement.values in ((), ("none",)) else statement.values[0]
-        set_role(engine, ast.SetRole(role, name != "role", statement.local, statement.span))
+        access_control.installed().set_role(
+            engine, ast.SetRole(role, name != "role", statement.local, statement.span)
+        )
         return
     if name == ISOLATION:
         if (level := new_value(engine, statement)) and engine.transactions.set_isolation_level is not None:
@@ -396,5 +397,7 @@ def _discard(engine: Engine, part: str) -> None:
     engine.prepared_statements.clear()
     place = Span("", 0, 0)
     set_setting(engine, ast.Set("", (), place))
-    set_role(engine, ast.SetRole("", True, False, place))
+    asker = engine.catalog.asker
+    if not asker.user == asker.login == asker.came_as:
+        access_control.installed().set_role(engine, ast.SetRole("", True, False, place))
     listen(engine, ast.Listen("", False, place))

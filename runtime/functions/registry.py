@@ -13,17 +13,23 @@ import difflib
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, Final, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import numpy as np
 
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions import autoload
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, UserFunctionName, function_text
 from kpg.runtime.types import BIGINT, BOOLEAN, Kind, Type
 from kpg.runtime.unsupported_features import unsupported_call_error
 from kpg.runtime.values import numeric
+
+if TYPE_CHECKING:
+    from kpg.runtime import extensions
+else:
+    extensions = LazyModule("kpg.runtime.extensions")
 
 Guard = tuple[tuple[Scalar, ...], tuple[Scalar, ...]]
 """Predicates, and outputs that fail in the same rows as an expensive map and filter."""
@@ -497,8 +503,6 @@ def implementation(call: Call) -> Implementation:
     try:
         function = lookup(call.function)
     except ProgrammingError:
-        from kpg.runtime import extensions  # lazy: for processes that have not loaded the extension yet
-
         extensions.load_all()
         function = lookup(call.function)
     for overload in function.overloads:

@@ -13,12 +13,18 @@ import decimal
 import math
 import re
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from kpg.runtime.errors import DataError
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.types import MAX_WORD, MIN_WORD, Kind, Type, word_to_float
+
+if TYPE_CHECKING:
+    from kpg.runtime import extensions
+else:
+    extensions = LazyModule("kpg.runtime.extensions")
 
 DAY: Final = 86_400_000_000
 
@@ -207,8 +213,6 @@ def word_text(type_: Type) -> WordText:
         OperationalError: The extension is not installed.
     """
     if type_.name not in _word_texts:
-        from kpg.runtime import extensions  # lazy: for processes that have not loaded the extension yet
-
         extensions.load_all()
         if type_.name not in _word_texts:
             raise extensions.missing_error(type_.labels[0], f"type {type_.name}")

@@ -37,6 +37,7 @@ from kpg.compiler.sql.rewrite.column_expressions import (
 )
 from kpg.compiler.sql.rewrite.deparse import RELATION
 from kpg.compiler.sql.rewrite.name_qualification import nextval_call
+from kpg.execute import access_control
 from kpg.execute.changes.defaults import default_words
 from kpg.execute.changes.foreign_keys import Link, resolve_link
 from kpg.execute.changes.partition_routing import tables_to_alter
@@ -56,7 +57,6 @@ from kpg.execute.definitions.rename import rename_sequence, rename_table, rewrit
 from kpg.execute.definitions.sequences import alter_sequence
 from kpg.execute.definitions.table_definition import free_name, with_constraint
 from kpg.execute.queries.cursors import check_unused
-from kpg.postgres.row_security import alter_row_security, rename_column_in_policies
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.interrupts import safe_point
@@ -209,7 +209,7 @@ def run_partition_action(
         case ast.DetachPartition():
             detach(engine, entry, action, span)
         case ast.SetRowSecurity():
-            alter_row_security(engine, entry, action, span)
+            access_control.installed().alter_row_security(engine, entry, action, span)
         case _:
             assert_never(action)
 
@@ -664,7 +664,7 @@ class ColumnChange:
             return tuple(new if name == before else name for name in names)
 
         if catalog.policies:
-            rename_column_in_policies(catalog, entry.name, before, new, self.span)
+            access_control.installed().rename_column_in_policies(catalog, entry.name, before, new, self.span)
         was = entry.constraints
         constraints = Constraints(
             tuple(replace(rule, generated=rename_column(rule.generated, before, new)) for rule in was.rules),

@@ -13,10 +13,10 @@ from kpg.compiler.sql.frontend import has_star, referenced_columns
 from kpg.compiler.sql.parse.parser import parse_query
 from kpg.compiler.sql.parse.statements import Drop
 from kpg.compiler.system.oids import display_name
+from kpg.execute import access_control
 from kpg.execute.changes.partition_routing import with_partitions
 from kpg.execute.definitions.partitions import update_default_bounds
 from kpg.execute.queries.cursors import check_unused
-from kpg.postgres.row_security import check_no_dependent_views, policies_reading
 from kpg.runtime.errors import Error, ProgrammingError, Span
 from kpg.runtime.plan import Ego
 from kpg.session.engine import Engine
@@ -91,20 +91,25 @@ def drop_policies(
 
     Policies of the relations themselves are dropped with them, so only a column has those too.
     """
+    if not engine.catalog.policies:
+        return
+    control = access_control.installed()
     found = [
         one
-        for one in policies_reading(engine.catalog, relations, column)
+        for one in control.policies_reading(engine.catalog, relations, column)
         if column or one.table not in relations
     ]
     for policy in found:
         table = engine.catalog.unqualified_name(policy.table)
         if not cascade:
-            readings = ((name, policies_reading(engine.catalog, (name,), column)) for name in relations)
+            readings = (
+                (name, control.policies_reading(engine.catalog, (name,), column)) for name in relations
+            )
             used = next(name for name, policies in readings if policy in policies)
             subject = f'column {column} of "{used}"' if column else f'"{used}"'
             message = f'{subject} cannot be dropped: policy "{policy.name}" of table "{table}" uses it'
             raise ProgrammingError(message, span=span, hint="drop the policy first, or use CASCADE")
-        check_no_dependent_views(engine, engine.catalog.table(policy.table), span)
+        control.check_no_dependent_views(engine, engine.catalog.table(policy.table), span)
         notice_cascade(engine, [f"policy {policy.name} on table {table}"])
         engine.catalog.apply(POLICIES.remove((policy.table.lower(), policy.name.lower())))
 

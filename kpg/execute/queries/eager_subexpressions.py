@@ -10,7 +10,7 @@ from kpg.compiler.sql.bind.eager_subexpressions import (
     substitute_settings,
 )
 from kpg.compiler.sql.parse import statements as ast
-from kpg.postgres.sqlstate import postgres_type_name
+from kpg.compiler.system.oids import type_facts
 from kpg.runtime.errors import ProgrammingError
 from kpg.session.engine import Engine
 from kpg.session.setting_values import SETTINGS, effective_value
@@ -37,7 +37,7 @@ def _count(engine: Engine, statement: ast.Select) -> int | None:
     ((value,),), (type_,) = result.fetchall(), result.types
     if value is not None and not type_.is_numeric:
         error = ProgrammingError(
-            f"argument of LIMIT or OFFSET must be type bigint, not type {postgres_type_name(str(type_))}",
+            f"argument of LIMIT or OFFSET must be type bigint, not type {type_facts(type_)[0]}",
             span=statement.span,
         )
         error.sqlstate = "42804"

@@ -20,17 +20,23 @@ from dataclasses import field
 from decimal import Decimal
 from fractions import Fraction
 from itertools import accumulate, islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions import autoload, numerics
 from kpg.runtime.functions.registry import Signature
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Scalar, UserFunctionName
 from kpg.runtime.types import MAX_WORD, MIN_WORD, Kind, Type
 from kpg.runtime.values import intervals
 from kpg.runtime.values.numeric import EXACT, check_range, display_scale, round_to_scale
 from kpg.runtime.values.words import limits
+
+if TYPE_CHECKING:
+    from kpg.runtime import extensions
+else:
+    extensions = LazyModule("kpg.runtime.extensions")
 
 Types = tuple[Type, ...]
 Value = Any
@@ -295,8 +301,6 @@ def lookup_aggregate(name: str) -> AggregateFunction:
         autoload.import_every_module()
         function = _AGGREGATES.get(name)
     if function is None:
-        from kpg.runtime import extensions  # lazy: for processes that have not loaded the extension yet
-
         extensions.load_all()
         function = _AGGREGATES.get(name)
     if function is None:
