@@ -31,7 +31,7 @@ from kpg.runtime.mfp.python_calls import Memo
 from kpg.runtime.native.link import call_module
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Source
-from kpg.runtime.operators.linear import LazyLinear
+from kpg.runtime.operators.linear import Linear
 from kpg.runtime.operators.loop import ArrangedLeave, Leave, Loop, Variable
 from kpg.runtime.operators.reduce import GroupTableOperator, LoopDistinct
 from kpg.runtime.operators.topk import Corners, TopK
@@ -140,8 +140,7 @@ class Chain:
         return [
             (consumer, port)
             for consumer, port in operator.consumers
-            if consumer not in self._links.ends
-            and not (isinstance(consumer, LazyLinear) and consumer.is_idle)
+            if consumer not in self._links.ends and not (isinstance(consumer, Linear) and consumer.is_idle)
         ]
 
     def _set_listeners(self) -> None:

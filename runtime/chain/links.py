@@ -33,7 +33,7 @@ from kpg.runtime.mfp.bytecode import Machine
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Source
 from kpg.runtime.operators.join import Join, JoinPath, RangeJoin, Stage
-from kpg.runtime.operators.linear import Concat, LazyLinear, Linear, Negate
+from kpg.runtime.operators.linear import Concat, Linear, Negate
 from kpg.runtime.operators.loop import ArrangedLeave, Leave, Variable
 from kpg.runtime.operators.reduce import Distinct, LoopDistinct, Reduce
 from kpg.runtime.operators.topk import EPOCH_CORNERS, Corners, TopK
@@ -283,8 +283,9 @@ def is_simple(mfp: CompiledMfp) -> bool:
 
 def step_mfp(operator: Linear) -> CompiledMfp:
     """Return the mfp that a linear operator evaluates in a step."""
-    is_guarded = isinstance(operator, LazyLinear) and operator.guard is not None and not operator.consumers
-    return operator.guard if is_guarded else operator.mfp  # type: ignore[attr-defined]
+    if operator.lazy is None or operator.lazy.guard is None or operator.consumers:
+        return operator.mfp
+    return operator.lazy.guard
 
 
 def port_sources(operator: Operator) -> tuple[Operator, ...]:
@@ -492,7 +493,6 @@ def link_reduce(links: Links, operator: Reduce | Distinct) -> None:
 LINKERS: Final[dict[type[Operator], Callable[[Links, Any], None]]] = {
     Source: link_source,
     Linear: link_linear,
-    LazyLinear: link_linear,
     Concat: link_concat,
     Negate: link_negate,
     Arrange: link_arrange,

@@ -29,7 +29,7 @@ from kpg.runtime.checkpoint.pack_store import Reader, Stored
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.kernels import rowgroups as kernels
-from kpg.runtime.operators.input import ChangeHistory
+from kpg.runtime.operators.input import Capture
 from kpg.runtime.records import dataclass
 from kpg.runtime.storage.files import Bytes, Files
 from kpg.runtime.storage.packs import PackFacts, PackWriter, Placed, PlacedStrings, Shard, Sharded, sums_of
@@ -69,13 +69,13 @@ def make_table_history(state: Any, read: ArrayReader) -> TableHistory:
     return history
 
 
-def capture_change_history(history: ChangeHistory) -> State:
+def capture_change_history(history: Capture) -> State:
     """Return the changes of a view, or those from which a lazily computed view is computed."""
     changes = ((fixed_part(one.data), fixed_part(one.time), fixed_part(one.diff)) for one in history.changes)
     return {"since": history.since, "late": int(history.lazy_output is not None), "changes": tuple(changes)}
 
 
-def restore_change_history(history: ChangeHistory, state: Any, read: ArrayReader) -> None:
+def restore_change_history(history: Capture, state: Any, read: ArrayReader) -> None:
     """Restore the earlier changes of a view whose history is kept.
 
     Do nothing if only one of the two is computed lazily, which may differ between versions of kpg.

@@ -56,7 +56,7 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.handles import Installation
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.input import ChangeHistory
+from kpg.runtime.operators.input import Capture
 from kpg.runtime.operators.loop import Loop
 from kpg.runtime.operators.reduce import Distinct, LoopDistinct, LoopReduce, Reduce, Single
 from kpg.runtime.plan import Plan
@@ -75,7 +75,7 @@ class LocalView(Installation, Protocol):
 
     name: str
     operators: tuple[Operator, ...]
-    history: ChangeHistory | None
+    history: Capture | None
     rendered_plan: tuple[Plan, object] | None
 
 

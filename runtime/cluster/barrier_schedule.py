@@ -120,4 +120,4 @@ class BarrierSchedule:
     def remove(self, operators: Iterable[Operator]) -> None:
         """Remove the barriers of operators that are freed."""
         for operator in operators:
-            self._group.barriers.pop(operator.place.position, None)
+            self._group.remove(operator.place.position)

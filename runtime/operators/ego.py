@@ -19,7 +19,7 @@ from kpg.runtime.errors import DataError, InternalError
 from kpg.runtime.handles import OverlayInfo
 from kpg.runtime.mfp.bytecode import conjuncts
 from kpg.runtime.mfp.evaluation import CompiledMfp
-from kpg.runtime.operators.input import ChangeListener
+from kpg.runtime.operators.input import Capture
 from kpg.runtime.operators.linear import Linear, apply_mfp_to_net
 from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
@@ -52,11 +52,7 @@ def find_followed_readers(operator: Operator, previous: FollowedReaders) -> Foll
         for consumer, _ in source.consumers:
             if isinstance(consumer, Linear):
                 waiting.append((consumer, _append_map(way, consumer)))
-            elif (
-                isinstance(consumer, ChangeListener)
-                and consumer.readers is not None
-                and way.reader_column == 0
-            ):
+            elif isinstance(consumer, Capture) and consumer.readers is not None and way.reader_column == 0:
                 reader_words.append(consumer.readers)
                 name.append(consumer.readers.tobytes())
             elif way.predicates and way.map is not None:

@@ -11,12 +11,11 @@ from typing import Final, assert_never
 
 import numpy as np
 
-from kpg.runtime.dataflow.dataflow_graph import Operator, Step
+from kpg.runtime.dataflow.dataflow_graph import LoopScope, Operator, Step
 from kpg.runtime.errors import InternalError
 from kpg.runtime.kernels import partial as kernels
-from kpg.runtime.operators.linear import Stateless
 from kpg.runtime.operators.loop import Loop
-from kpg.runtime.operators.worker_group import LEVEL_SHIFT, Parcel, Phase, Sender, WorkerGroup
+from kpg.runtime.operators.worker_group import LEVEL_SHIFT, Parcel, Phase, WorkerGroup
 from kpg.runtime.plan import Combine, Exchange, Route
 from kpg.runtime.records import dataclass
 from kpg.runtime.tables.table import Table
@@ -37,7 +36,7 @@ COMBINE_ROWS: Final = 1 << 20
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class LocalShare(Stateless):
+class LocalShare(Operator):
     """This worker's share of rows that every worker holds."""
 
     worker_group: WorkerGroup
@@ -45,6 +44,10 @@ class LocalShare(Stateless):
     table: Table | None
     is_interned: bool
     """Whether the routing column is text."""
+
+    def push(self, port: int, updates: Updates) -> None:
+        self.counters.updates_in += len(updates)
+        self.place.scope.forward(self, port, updates)
 
     def _select_own(self, updates: Updates) -> Updates:
         node, worker_group = self.node, self.worker_group
@@ -98,7 +101,7 @@ def _select_own_ranges(updates: Updates, rowids: Words, worker_group: WorkerGrou
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class SendExchange(Stateless, Sender):
+class SendExchange(Operator):
     """Exchange of rows that each exist at one worker: sent at the barrier, emitted at the next level."""
 
     worker_group: WorkerGroup
@@ -112,11 +115,16 @@ class SendExchange(Stateless, Sender):
     received_rows: int = 0
     """Rows received from other workers."""
 
+    def push(self, port: int, updates: Updates) -> None:
+        self.counters.updates_in += len(updates)
+        self.place.scope.forward(self, port, updates)
+
     def absorb(self) -> None:
         if self.node.combine is not None and sum(map(len, self.pending)) > COMBINE_ROWS:
             self.pending = [preaggregate(Updates.concat(self.take_pending()), self.node.combine)]
 
     def collect(self, out: list[list[Parcel]]) -> None:
+        """Append the rows for each worker to its list."""
         pending = self.take_pending()
         if not pending:
             return
@@ -161,6 +169,7 @@ class SendExchange(Stateless, Sender):
         return updates.with_data(data)
 
     def receive(self, updates: Updates) -> None:
+        """Buffer the updates of another worker."""
         self.received_rows += len(updates)
         self.received_updates.append(updates)
         self.schedule()
@@ -235,9 +244,9 @@ def _fill_rows(keys: Words, width: int, column: int, words: Words) -> Words:
     return out
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class DistributedLoop(Loop):
-    """Loop whose rounds all workers run together; ``last_level`` is the body's last level with a barrier.
+@dataclass(frozen=True, slots=True)
+class DistributedRounds:
+    """Runs the rounds of a loop at all workers; ``last_level`` is the body's last level with a barrier.
 
     The next round may begin without a barrier: no worker can have work for an earlier one.
     ``operators/worker_group.py`` describes the protocol.
@@ -246,8 +255,9 @@ class DistributedLoop(Loop):
     worker_group: WorkerGroup
     last_level: int
 
-    def flush(self) -> None:
-        scope, worker_group, outer = self.body_scope, self.worker_group, self.step
+    def __call__(self, loop: Loop) -> None:
+        """Run all rounds of the step."""
+        scope, worker_group, outer = loop.body_scope, self.worker_group, loop.step
         worker_group.running_loops += 1
         depth = len(outer.rounds)
         rounds: tuple[int, ...] = (*outer.rounds, 0)
@@ -257,12 +267,12 @@ class DistributedLoop(Loop):
             if step is None and scope.order and scope.order[0] == rounds:
                 step = scope.begin_round(outer, rounds)
             if step is not None:
-                self._run(step, level)
+                self._run(loop, step, level)
             if level == self.last_level:
                 rounds, level, step = (*outer.rounds, rounds[-1] + 1), 0, None
                 continue
             met = worker_group.reach_barrier(
-                step.queue if step is not None else [], self._next_phase(step, rounds, depth)
+                step.queue if step is not None else [], _next_phase(scope, step, rounds, depth)
             )
             if met.phase is None:
                 break
@@ -275,24 +285,25 @@ class DistributedLoop(Loop):
         scope.active = False
         worker_group.running_loops -= 1
 
-    def _next_phase(self, step: Step | None, rounds: tuple[int, ...], depth: int) -> Phase | None:
-        """Return the next phase in which this worker has work."""
-        if step is not None and step.queue:
-            return (*rounds, step.queue[0][0] >> LEVEL_SHIFT)
-        order = self.body_scope.order
-        if order and order[0][:depth] == rounds[:depth]:
-            return (*order[0], 0)
-        return None
-
-    def _run(self, step: Step, level: int) -> None:
-        queue, interrupt = step.queue, self.body_scope.interrupt
+    def _run(self, loop: Loop, step: Step, level: int) -> None:
+        queue, interrupt = step.queue, loop.body_scope.interrupt
         while queue and queue[0][0] >> LEVEL_SHIFT <= level:
             position, operator = heappop(queue)
-            self.touched_operators[operator] = None
+            loop.touched_operators[operator] = None
             if interrupt.pending or interrupt.watch is not None:
                 interrupt.check()
             self.worker_group.failing_position = position & ((1 << LEVEL_SHIFT) - 1)
             operator.flush()
+
+
+def _next_phase(scope: LoopScope, step: Step | None, rounds: tuple[int, ...], depth: int) -> Phase | None:
+    """Return the next phase in which this worker has work."""
+    if step is not None and step.queue:
+        return (*rounds, step.queue[0][0] >> LEVEL_SHIFT)
+    order = scope.order
+    if order and order[0][:depth] == rounds[:depth]:
+        return (*order[0], 0)
+    return None
 
 
 def last_barrier_level(operators: tuple[Operator, ...], worker_group: WorkerGroup) -> int:
@@ -300,6 +311,6 @@ def last_barrier_level(operators: tuple[Operator, ...], worker_group: WorkerGrou
     barrier_levels = (
         operator.place.position >> LEVEL_SHIFT
         for operator in operators
-        if operator.place.position in worker_group.barriers
+        if worker_group.is_barrier(operator.place.position)
     )
     return max(barrier_levels, default=0)

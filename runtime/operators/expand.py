@@ -6,11 +6,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.dataflow.dataflow_graph import Operator
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError
 from kpg.runtime.functions.table_functions import Expansion, RowGenerator, Series, row_maker
 from kpg.runtime.mfp.python_calls import value_of, words_of
-from kpg.runtime.operators.linear import Stateless
 from kpg.runtime.operators.user import apply_with_retry
 from kpg.runtime.plan import Expand as Node
 from kpg.runtime.records import dataclass
@@ -177,11 +177,15 @@ def _pad_rows(
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Expand(Stateless):
+class Expand(Operator):
     """Applies the calls to every update. Rows that cancel out within a step cannot raise errors."""
 
     expander: Expander
     poll: Callable[[], None]
+
+    def push(self, port: int, updates: Updates) -> None:
+        self.counters.updates_in += len(updates)
+        self.place.scope.forward(self, port, updates)
 
     def flush(self) -> None:
         for result in self._expand_parts(self.take_pending()):

@@ -2,20 +2,18 @@
 
 A :class:`Source` emits the rowids of a base table. An :class:`Input` is a stream of user updates;
 it buffers only updates that no step has processed. A :class:`Sink` or :class:`Capture` buffers
-changes until they are drained; a :class:`ChangeHistory` keeps the changes of a view for AS OF
-reads.
+changes until they are drained; a capture may also keep them for reads AS OF.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import field
-from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.dataflow_graph import Operator, Place
 from kpg.runtime.errors import InterfaceError
-from kpg.runtime.operators.linear import LazyLinear
+from kpg.runtime.operators.linear import Linear
 from kpg.runtime.records import dataclass
 from kpg.runtime.tables.epochs import live_as_of
 from kpg.runtime.tables.table import Table
@@ -195,14 +193,6 @@ def _shorten_times(updates: Updates) -> Updates:
     return updates
 
 
-@dataclass(slots=True, eq=False)
-class ChangeListener(Operator):
-    """Base of operators that collect a view's changes for a client."""
-
-    readers: NDArray[np.int64] | None = None
-    """For an ego view, the sorted readers whose changes are requested; None for all."""
-
-
 @dataclass(slots=True, eq=False, kw_only=True)
 class Sink(Operator):
     """Buffers the consolidated changes of each step, or of each round in a loop, until they are drained."""
@@ -285,17 +275,18 @@ class Source(Operator):
         return self.table.rows
 
 
-CaptureType = TypeVar("CaptureType", bound="Capture")
-
-
 @dataclass(slots=True, eq=False)
-class Capture(ChangeListener):
-    """Buffers the changes of a view until they are drained."""
+class Capture(Operator):
+    """Buffers the changes of a view until they are drained, or keeps them as its history."""
 
+    readers: NDArray[np.int64] | None = None
+    """For an ego view, the sorted readers whose changes are requested; None for all."""
     changes: list[Updates] = field(default_factory=list)
     uncommitted_changes: list[Updates] = field(default_factory=list)
-    lazy_output: LazyLinear | None = None
+    lazy_output: Linear | None = None
     """The view's output, if it is lazy: then the buffer has changes of its input."""
+    since: int | None = None
+    """Epoch since which all changes are kept, for reads AS OF; None if they are drained."""
 
     def view_changes(self, changes: Iterable[Updates]) -> list[Updates]:
         """Return buffered changes as changes of the view."""
@@ -311,20 +302,29 @@ class Capture(ChangeListener):
     def commit(self) -> None:
         self.changes.extend(self.uncommitted_changes)
         self.uncommitted_changes = []
+        if self.since is not None:
+            merge_small_parts(self.changes)
 
     def rollback(self) -> None:
         self.pending.clear()
         self.uncommitted_changes = []
 
+    def changes_since(self, epoch: int) -> list[Updates]:
+        """Return the kept changes after an epoch, step by step."""
+        return changes_after(self.changes, epoch)
 
-def attach_capture(
-    kind: type[CaptureType], name: str, output: Operator, position: int, **fields: Any
-) -> CaptureType:
+    def drop_through(self, epoch: int) -> None:
+        """Drop the kept changes up to an epoch."""
+        assert self.since is not None
+        self.changes, self.since = drop_changes_through(self.changes, self.since, epoch)
+
+
+def attach_capture(name: str, output: Operator, position: int, *, since: int | None = None) -> Capture:
     """Attach a capture to an output, or to the input of a lazy output, and return it."""
-    lazy_output = output if isinstance(output, LazyLinear) else None
+    lazy_output = output if isinstance(output, Linear) and output.lazy is not None else None
     source = output if lazy_output is None else lazy_output.inputs[0]
     place = Place("", name, position, (source,), output.place.scope, source.width)
-    capture = kind(place, lazy_output=lazy_output, **fields)
+    capture = Capture(place, lazy_output=lazy_output, since=since)
     source.consumers.append((capture, 0))
     return capture
 
@@ -352,23 +352,3 @@ def merge_small_parts(parts: list[Updates]) -> None:
     """Merge parts until each has more than twice the updates of the next."""
     while len(parts) > 1 and len(parts[-2]) <= 2 * len(parts[-1]):
         parts[-2:] = [Updates.concat(parts[-2:])]
-
-
-@dataclass(slots=True, eq=False)
-class ChangeHistory(Capture):
-    """Keeps the changes of a view after the epoch ``since``, for reads AS OF."""
-
-    since: int = field(kw_only=True)
-
-    def commit(self) -> None:
-        """Add the step's changes and merge small parts."""
-        Capture.commit(self)
-        merge_small_parts(self.changes)
-
-    def changes_since(self, epoch: int) -> list[Updates]:
-        """Return the changes after an epoch, step by step."""
-        return changes_after(self.changes, epoch)
-
-    def drop_through(self, epoch: int) -> None:
-        """Drop the changes up to an epoch."""
-        self.changes, self.since = drop_changes_through(self.changes, self.since, epoch)

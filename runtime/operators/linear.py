@@ -78,22 +78,38 @@ def _select_updates(updates: Updates, data: NDArray[np.int64], positions: NDArra
     return Updates(data, time, diff)
 
 
+@dataclass(frozen=True, slots=True)
+class Laziness:
+    """Evaluation of an expensive mfp only on reads, as long as no operator consumes the output.
+
+    A step then only evaluates ``guard``, which fails on the same rows; None means that no row fails.
+    """
+
+    guard: CompiledMfp | None
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
-class Stateless(Operator):
-    """Base of operators that ignore times: in loops they forward updates of later rounds at once."""
+class Linear(Operator):
+    """``plan.Linear``: an mfp over every row; later rounds of a loop are forwarded at once."""
+
+    mfp: CompiledMfp
+    lazy: Laziness | None = None
+    """Set if the mfp is expensive; None if every step evaluates it."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether steps need no work."""
+        return self.lazy is not None and self.lazy.guard is None and not self.consumers
 
     def push(self, port: int, updates: Updates) -> None:
+        if self.lazy is not None and self.is_idle:
+            return
         self.counters.updates_in += len(updates)
         self.place.scope.forward(self, port, updates)
 
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Linear(Stateless):
-    """``plan.Linear``: an mfp over every row."""
-
-    mfp: CompiledMfp
-
     def absorb(self) -> None:
+        if self.lazy is not None and not self.consumers:
+            return
         for updates in self.take_pending():
             try:
                 result = apply_mfp(self.mfp, updates)
@@ -104,49 +120,26 @@ class Linear(Stateless):
 
     def flush(self) -> None:
         pending = self.take_pending()
+        if self.lazy is not None and self.lazy.guard is not None and not self.consumers:
+            self._check(self.lazy.guard, pending)
+            return
         if len(pending) == 1:
             self.emit(apply_mfp_to_net(self.mfp, pending[0]))
             return
         for result in apply_mfp_to_parts(self.mfp, pending):
             self.emit(result)
 
-    def snapshot(self) -> Iterator[Updates]:
-        yield from apply_mfp_to_parts(self.mfp, self.inputs[0].snapshot())
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class LazyLinear(Linear):
-    """A ``Linear`` with expensive columns: without consumers it is evaluated only on reads.
-
-    A step then only evaluates ``guard``, which fails on the same rows; None means that no row fails.
-    """
-
-    guard: CompiledMfp | None
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether steps need no work."""
-        return self.guard is None and not self.consumers
-
-    def push(self, port: int, updates: Updates) -> None:
-        if not self.is_idle:
-            Stateless.push(self, port, updates)
-
-    def absorb(self) -> None:
-        if self.consumers:
-            Linear.absorb(self)
-
-    def flush(self) -> None:
-        if self.consumers or self.guard is None:
-            Linear.flush(self)
-            return
-        pending = self.take_pending()
+    def _check(self, guard: CompiledMfp, pending: list[Updates]) -> None:
+        """Raise an error with the user's expression if a row fails."""
         try:
-            for _ in apply_mfp_to_parts(self.guard, pending):
+            for _ in apply_mfp_to_parts(guard, pending):
                 pass
         except DataError:
-            for _ in apply_mfp_to_parts(self.mfp, pending):  # for an error with the user's expression
+            for _ in apply_mfp_to_parts(self.mfp, pending):
                 pass
+
+    def snapshot(self) -> Iterator[Updates]:
+        yield from apply_mfp_to_parts(self.mfp, self.inputs[0].snapshot())
 
     def evaluate_changes(self, updates: Updates) -> Updates:
         """Return the output's changes for all changes of the input in a step."""
@@ -154,8 +147,12 @@ class LazyLinear(Linear):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class PassThrough(Operator):
-    """Base of operators that emit in :meth:`push` and are never scheduled."""
+class Concat(Operator):
+    """``plan.Concat``: the sum of its inputs, with one port each."""
+
+    def push(self, port: int, updates: Updates) -> None:
+        self.counters.updates_in += len(updates)
+        self.emit(updates)
 
     def absorb(self) -> None:
         for consumer, _ in self.consumers:
@@ -164,27 +161,25 @@ class PassThrough(Operator):
     def flush(self) -> None:
         """Do nothing: no work is ever left."""
 
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Concat(PassThrough):
-    """``plan.Concat``: the sum of its inputs, with one port each."""
-
-    def push(self, port: int, updates: Updates) -> None:
-        self.counters.updates_in += len(updates)
-        self.emit(updates)
-
     def snapshot(self) -> Iterator[Updates]:
         for source in self.inputs:
             yield from source.snapshot()
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Negate(PassThrough):
+class Negate(Operator):
     """``plan.Negate``: every diff times -1."""
 
     def push(self, port: int, updates: Updates) -> None:
         self.counters.updates_in += len(updates)
         self.emit(updates.negate())
+
+    def absorb(self) -> None:
+        for consumer, _ in self.consumers:
+            consumer.absorb()
+
+    def flush(self) -> None:
+        """Do nothing: no work is ever left."""
 
     def snapshot(self) -> Iterator[Updates]:
         for updates in self.inputs[0].snapshot():

@@ -15,7 +15,6 @@ import numpy as np
 from kpg.runtime.dataflow.dataflow_graph import LoopScope, Operator, Step
 from kpg.runtime.errors import EndlessError, InternalError
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.linear import PassThrough, Stateless
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 
@@ -48,12 +47,17 @@ class Loop(Operator):
     body_scope: LoopScope
     touched_operators: dict[Operator, None] = field(default_factory=dict)
     make_runner: "Callable[[Loop], RoundRunner | None] | None" = None
+    run_rounds: "Callable[[Loop], None] | None" = None
+    """Runs the rounds together with other workers; None if this worker runs them alone."""
 
     def hydrate(self) -> None:
         for operator in self.body:
             operator.hydrate()
 
     def flush(self) -> None:
+        if self.run_rounds is not None:
+            self.run_rounds(self)
+            return
         touched, interrupt = self.touched_operators, self.body_scope.interrupt
         follower: RoundRunner | None = None
         hasten = self.make_runner if self.step.upper - self.step.lower == 1 else None
@@ -112,7 +116,7 @@ def iterate_operators(operators: "tuple[Operator, ...]") -> Iterator[Operator]:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Enter(PassThrough):
+class Enter(Operator):
     """``plan.Enter``: the updates of its input, an operator of the enclosing scope, at round 0."""
 
     def push(self, port: int, updates: Updates) -> None:
@@ -122,6 +126,13 @@ class Enter(PassThrough):
         time[:-1] = updates.time
         time[-1] = 0
         self.emit(updates.with_time(time))
+
+    def absorb(self) -> None:
+        for consumer, _ in self.consumers:
+            consumer.absorb()
+
+    def flush(self) -> None:
+        """Do nothing: no work is ever left."""
 
     def hydrate(self) -> None:
         (source,) = self.inputs
@@ -215,7 +226,7 @@ def to_outer_times(updates: Updates, inner: Step, outer: Step) -> Updates:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Leave(Stateless):
+class Leave(Operator):
     """``plan.Leave``: a result of the loop in the enclosing scope.
 
     Its inputs are the operator of the body that computes the result, and the loop.

@@ -22,7 +22,6 @@ from kpg.runtime.convert.python_values import to_rows
 from kpg.runtime.dataflow.dataflow_graph import Operator
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, Error, InterfaceError
-from kpg.runtime.operators.linear import Stateless
 from kpg.runtime.plan.user import Apply as Node
 from kpg.runtime.plan.user import Custom as UserCustom
 from kpg.runtime.plan.user import Kind
@@ -194,10 +193,14 @@ def apply_with_retry(apply: Callable[[Updates], Result], parts: Iterable[Updates
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Apply(Stateless):
+class Apply(Operator):
     """Applies the function to every update. Rows that cancel out within a step cannot raise errors."""
 
     caller: Caller
+
+    def push(self, port: int, updates: Updates) -> None:
+        self.counters.updates_in += len(updates)
+        self.place.scope.forward(self, port, updates)
 
     def flush(self) -> None:
         for result in apply_with_retry(self.caller.apply, self.take_pending()):

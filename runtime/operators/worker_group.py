@@ -65,6 +65,16 @@ class Peers(Protocol):
         """Notify the waiting workers that the step has failed."""
 
 
+class Sender(Protocol):
+    """Operator with rows for other workers."""
+
+    def collect(self, out: list[list[Parcel]]) -> None:
+        """Append the rows for each worker to its list."""
+
+    def receive(self, updates: Updates) -> None:
+        """Buffer the updates of another worker."""
+
+
 class WorkerGroup:
     """This worker's view of the group of ``count`` workers."""
 
@@ -73,8 +83,10 @@ class WorkerGroup:
         self.count = count
         self.strings = strings
         self.owners = Owners(strings.dictionary, count, has_local_codes=strings.has_local_codes)
-        self.barriers: dict[int, Operator] = {}
-        """The exchanges, and the loops that contain some, by position."""
+        self.senders: dict[int, Sender] = {}
+        """The exchanges by position."""
+        self.loops: dict[int, Operator] = {}
+        """The loops that contain exchanges, by position."""
         self.peers = peers
         self.last_level = 0
         """Last level with a barrier outside loops."""
@@ -94,6 +106,15 @@ class WorkerGroup:
             return ()
         return tuple(place for place, type_ in enumerate(types) if type_.is_interned)
 
+    def is_barrier(self, position: int) -> bool:
+        """Return whether workers synchronize before the operator at this position."""
+        return position in self.senders or position in self.loops
+
+    def remove(self, position: int) -> None:
+        """Remove the barrier of an operator that is freed."""
+        self.senders.pop(position, None)
+        self.loops.pop(position, None)
+
     def begin_step(self, *, is_done: bool) -> None:
         """Reset the state for a new step."""
         self.is_done, self.running_loops, self.failing_position = is_done, 0, 0
@@ -108,12 +129,12 @@ class WorkerGroup:
         """Send the rows that these operators have for other workers, and wait for the others."""
         out: list[list[Parcel]] = [[] for _ in range(self.count)]
         loops = []
-        for position, operator in operators:
-            if position in self.barriers:
-                if isinstance(operator, Sender):
-                    operator.collect(out)
-                else:
-                    loops.append(position)
+        for position, _ in operators:
+            sender = self.senders.get(position)
+            if sender is not None:
+                sender.collect(out)
+            elif position in self.loops:
+                loops.append(position)
         return self._exchange(out, phase, loops)
 
     def exchange_parcels(self, out: list[list[Parcel]]) -> list[Parcel]:
@@ -131,22 +152,6 @@ class WorkerGroup:
     def deliver(self, result: BarrierResult) -> None:
         """Pass received parcels to their exchanges and schedule the loops with work."""
         for position, updates, _ in result.parcels:
-            operator = self.barriers[position]
-            assert isinstance(operator, Sender)
-            operator.receive(updates)
+            self.senders[position].receive(updates)
         for position in result.loops:
-            self.barriers[position].schedule()
-
-
-class Sender(Operator):
-    """Operator with rows for other workers."""
-
-    __slots__ = ()
-
-    def collect(self, out: list[list[Parcel]]) -> None:
-        """Append the rows for each worker to its list."""
-        raise NotImplementedError
-
-    def receive(self, updates: Updates) -> None:
-        """Buffer the updates of another worker."""
-        raise NotImplementedError
+            self.loops[position].schedule()

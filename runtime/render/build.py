@@ -21,7 +21,7 @@ from kpg.runtime.kernels import moments
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Source
-from kpg.runtime.operators.linear import Concat, Constant, LazyLinear, Linear, Negate
+from kpg.runtime.operators.linear import Concat, Constant, Laziness, Linear, Negate
 from kpg.runtime.operators.loop import ArrangedLeave, Enter, Leave, Loop, Variable, iterate_operators
 from kpg.runtime.operators.reduce import Distinct, LoopDistinct, LoopReduce, Reduce, Single
 from kpg.runtime.plan import user
@@ -110,7 +110,7 @@ def _linear(site: Site, source: Operator, mfp: plan.Mfp) -> Linear:
     if guard is None:
         return Linear(site.place_after(source), mfp=compiled)
     checking = CompiledMfp(plan.Mfp(*guard), site.context) if any(guard) else None
-    return LazyLinear(site.place_after(source), mfp=compiled, guard=checking)
+    return Linear(site.place_after(source), mfp=compiled, lazy=Laziness(checking))
 
 
 def _arrange(site: Site, source: Operator, key: int) -> Arrange:

@@ -9,7 +9,7 @@ from kpg.runtime import plan
 from kpg.runtime.dataflow.dataflow_graph import LoopScope, Operator, Scope
 from kpg.runtime.errors import InternalError
 from kpg.runtime.mfp import CompiledMfp
-from kpg.runtime.operators.exchange import DistributedLoop, LocalShare, SendExchange, last_barrier_level
+from kpg.runtime.operators.exchange import DistributedRounds, LocalShare, SendExchange, last_barrier_level
 from kpg.runtime.operators.join import JoinPath, Segment, Stage
 from kpg.runtime.operators.linear import Concat
 from kpg.runtime.operators.loop import Loop
@@ -72,7 +72,7 @@ def _build_sender(
     operator = SendExchange(
         place, worker_group=worker_group, node=node, is_interned=is_interned, text_columns=texts
     )
-    worker_group.barriers[place.position] = operator
+    worker_group.senders[place.position] = operator
     return operator
 
 
@@ -179,8 +179,7 @@ def build_loop(
     if not last:
         return Loop(site.place_after(*entered), body=body, results=results, body_scope=scope)
     place = site.place_after(*entered, at_barrier=True)
-    loop = DistributedLoop(
-        place, body=body, results=results, body_scope=scope, worker_group=worker_group, last_level=last
-    )
-    worker_group.barriers[place.position] = loop
+    rounds = DistributedRounds(worker_group, last)
+    loop = Loop(place, body=body, results=results, body_scope=scope, run_rounds=rounds)
+    worker_group.loops[place.position] = loop
     return loop

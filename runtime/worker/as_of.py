@@ -1,7 +1,7 @@
 """AS OF: tables and views at earlier epochs, as far back as their history reaches.
 
 The history of a table is a ``TableHistory`` (``tables/row_groups.py``). That of a view is its changes, in a
-``ChangeHistory`` (``operators/input.py``). A plan as of an epoch is rendered in a context that reads both,
+``Capture`` (``operators/input.py``). A plan as of an epoch is rendered in a context that reads both,
 and
 shares no operator with maintained views.
 """
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kpg.runtime.dataflow.dataflow_graph import Below, Operator, Place, Scope
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import ProgrammingError
-from kpg.runtime.operators.input import ChangeHistory, attach_capture
+from kpg.runtime.operators.input import attach_capture
 from kpg.runtime.operators.linear import Constant
 from kpg.runtime.render.context import Context
 from kpg.runtime.tables.table import Table
@@ -121,4 +121,4 @@ def missing_history_error(name: str, epoch: int, since: int | None) -> Programmi
 def keep_view_changes(view: LocalInstallation, position: int, epoch: int) -> None:
     """Keep the changes of a view after an epoch as its history, by an operator at that position."""
     name = f"Past of {view.name}"
-    view.history = attach_capture(ChangeHistory, name, view.output, position, since=epoch)
+    view.history = attach_capture(name, view.output, position, since=epoch)

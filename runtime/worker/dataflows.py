@@ -32,7 +32,7 @@ from kpg.runtime.handles import (
 )
 from kpg.runtime.interrupts import begin_step, end_step
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.input import Capture, ChangeHistory, Input, Sink, Source
+from kpg.runtime.operators.input import Capture, Input, Sink, Source
 from kpg.runtime.operators.linear import snapshot_where
 from kpg.runtime.operators.loop import ArrangedLeave, Loop, iterate_operators
 from kpg.runtime.operators.user import Custom
@@ -223,7 +223,7 @@ class LocalInstallation:
         self.rendered_plan: tuple[Plan, object] | None = None
         """The plan, and the identities that rendering has computed for it."""
         self.capture: Capture | None = None
-        self.history: ChangeHistory | None = None
+        self.history: Capture | None = None
         self._exposes_epochs = any(operator.shows_epochs for operator in iterate_operators(self.operators))
         self._sinks = {op.listener: op for op in iterate_operators(self.operators) if isinstance(op, Sink)}
 

@@ -25,7 +25,7 @@ from kpg.runtime.handles import ArrangementInfo, Installation, OperatorInfo
 from kpg.runtime.interrupts import DeferredInterrupt, Watch, begin_step, end_step
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.input import Capture, Input, Source, attach_capture
+from kpg.runtime.operators.input import Input, Source, attach_capture
 from kpg.runtime.operators.loop import Loop, iterate_operators
 from kpg.runtime.plan import Mfp, Plan
 from kpg.runtime.progress_report import ProgressCallback, is_observed, report_progress
@@ -446,7 +446,7 @@ class Worker:
         if view.capture is None:
             self._chain_cache.add_name(f"watch {view.name}")
             position = self.next_position((view.output,), self.scope)
-            view.capture = attach_capture(Capture, f"Capture {view.name}", view.output, position)
+            view.capture = attach_capture(f"Capture {view.name}", view.output, position)
 
     def unwatch(self, installation: Installation) -> None:
         """Stop capturing the view's changes and discard those not drained."""

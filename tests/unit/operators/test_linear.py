@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 import kpg
-from kpg.runtime.operators.linear import LazyLinear
+from kpg.runtime.operators.linear import Linear
 from kpg.runtime.worker.worker import Worker
 
 VIEW = "SELECT k, avg(a) AS m, 100.0 * sum(a) / sum(b) AS share FROM t GROUP BY k"
@@ -37,7 +37,7 @@ def test_steps_leave_no_strings_behind() -> None:
 def test_what_is_heard_is_computed() -> None:
     db, worker = database()
     late = worker.views["v"].output
-    assert isinstance(late, LazyLinear) and late.guard is not None and not late.is_idle
+    assert isinstance(late, Linear) and late.lazy is not None and late.lazy.guard is not None
     insert(db, 20)
     db.sql("CREATE MATERIALIZED VIEW w AS SELECT k FROM v WHERE m > 1")
     before = len(worker.dictionary)
@@ -50,7 +50,7 @@ def test_a_view_that_never_fails_does_nothing() -> None:
     db, worker = database()
     db.sql("CREATE MATERIALIZED VIEW u AS SELECT k, avg(b) AS m FROM t GROUP BY k")
     late = worker.views["u"].output
-    assert isinstance(late, LazyLinear) and late.is_idle
+    assert isinstance(late, Linear) and late.is_idle
     insert(db, 20)
     assert late.counters.updates_in == 0
     assert db.sql("SELECT * FROM u WHERE k = 1").fetchall() == [(1, Decimal("1.00000000000000000000"))]

@@ -19,7 +19,6 @@ from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.basic_reduce import Fold
 from kpg.runtime.operators.ego import Ego
 from kpg.runtime.operators.input import Input, Sink
-from kpg.runtime.operators.linear import PassThrough, Stateless
 from kpg.runtime.operators.loop import ArrangedLeave, Loop
 from kpg.runtime.operators.reduce import Distinct, LoopDistinct, LoopReduce, Reduce, Single
 from kpg.runtime.operators.topk import GroupReader
@@ -42,7 +41,7 @@ from kpg.runtime.worker.worker import Worker
 SAVED = (
     Arrange, ArrangedLeave, Reduce, Distinct, Single, LoopReduce, LoopDistinct, UserReduce, Fold, Loop,
 )  # fmt: skip
-COMPUTED_ANEW = (Custom, Ego, Input, Sink, dataflows.Capture, dataflows.ChangeHistory)
+COMPUTED_ANEW = (Custom, Ego, Input, Sink, dataflows.Capture)
 """What no durable database takes: operators in Python; overlays; listeners; pasts of views."""
 
 OF_EVERY_OPERATOR = {"place", "consumers", "owners", "pending", "scheduled_step", "is_hydrated", "counters"}
@@ -63,16 +62,16 @@ NOT_STATE = {
     "aggregates", "arrangement", "undo_groups", "buffered_updates", "caller", "calls", "has_changed",
     "hydration_path", "committed_bound", "is_compacting", "comparison", "is_consolidated", "data",
     "wasted_reads", "deltas", "dictionary", "distinct", "error_at_limit", "evaluators", "exact",
-    "expander", "folders", "group", "guard", "make_runner", "indexes", "key", "leading_type", "left",
+    "expander", "folders", "group", "lazy", "make_runner", "indexes", "key", "leading_type", "left",
     "left_mfp", "limit", "mark", "match_count", "mfp", "offset", "scheduled_groups", "reads_pending",
     "pair_mfp", "paths", "peers", "poll", "is_reading", "computed_rows", "result", "results", "right",
     "run_limit", "undo_indexes", "index_spec", "streams", "table", "as_of", "touched_operators",
-    "body_scope",
+    "body_scope", "run_rounds", "since", "readers",
 }  # fmt: skip
 """From the plan, of a step in progress, counters, or made again where it is missed."""
 
 
-OF_WORKERS = {"Segment", "SendExchange", "Sender", "LocalShare", "DistributedLoop"}
+OF_WORKERS = {"Segment", "SendExchange", "LocalShare"}
 """Operators of several workers, which have no folder."""
 
 
@@ -86,8 +85,7 @@ def test_every_class_of_operators_is_known() -> None:
     for module in pkgutil.walk_packages(kpg.runtime.operators.__path__, "kpg.runtime.operators."):
         importlib.import_module(module.name)
     bases = {
-        "GroupTableOperator", "ChangeListener", "HistoryTableOperator",
-        GroupReader.__name__, Stateless.__name__, PassThrough.__name__,
+        "GroupTableOperator", "HistoryTableOperator", GroupReader.__name__,
     }  # fmt: skip
     found = {one for one in classes(Operator) if one.__name__ not in bases | OF_WORKERS}
     assert found == {*SAVED, *STATELESS, *COMPUTED_ANEW}
