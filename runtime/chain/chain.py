@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime import versions
-from kpg.runtime.chain.links import LOOP_OPERATORS, Links, LoopLinks, set_array
+from kpg.runtime.chain.links import Links, LoopLinks, has_loop_links, set_array
 from kpg.runtime.dataflow.dataflow_graph import Operator, Step
 from kpg.runtime.kernels import arguments as slot
 from kpg.runtime.kernels import chain as kernels
@@ -33,7 +33,7 @@ from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Source
 from kpg.runtime.operators.linear import Linear
 from kpg.runtime.operators.loop import ArrangedLeave, Leave, Loop, Variable
-from kpg.runtime.operators.reduce import GroupTableOperator, LoopDistinct
+from kpg.runtime.operators.reduce import LoopReduce, Reduce
 from kpg.runtime.operators.topk import Corners, TopK
 from kpg.runtime.records import dataclass
 from kpg.runtime.tables.table import Change
@@ -328,10 +328,11 @@ class Chain:
             DataError: If a value does not fit.
         """
         operator = self._links.operators[link]
-        assert isinstance(operator, GroupTableOperator)
+        assert isinstance(operator, Reduce)
         operator.table.check_overflow()
         if operator.table.may_be_out_of_range:
-            operator.check_output(self._copy_stream(int(self._table[link, tables.LINK_OUTPUT]), step).data)
+            stream = int(self._table[link, tables.LINK_OUTPUT])
+            operator.output.check(operator.table, self._copy_stream(stream, step).data)
 
     def invalidate(self) -> None:
         """Make the next step refresh all traces, after operators ran outside it or were rolled back."""
@@ -403,7 +404,7 @@ class Rounds(Chain):
         self._loop = loop
         self._scope = loop.body_scope
         self._loop_links = LoopLinks(Corners.below_later_rounds(self._scope.step))
-        Chain.__init__(self, (operator for operator in loop.body if isinstance(operator, LOOP_OPERATORS)))
+        Chain.__init__(self, filter(has_loop_links, loop.body))
         links, variables = (
             self._links,
             [loop_variable for loop_variable in loop.body if isinstance(loop_variable, Variable)],
@@ -563,7 +564,7 @@ class Rounds(Chain):
             self._loop.touched_operators[operator] = None
             if isinstance(operator, Arrange):
                 operator.record_link(verdict, count, added)
-            elif isinstance(operator, LoopDistinct):
+            elif isinstance(operator, LoopReduce):
                 here = self._state[tables.CHAIN_NEXT] >= self._links.ends[operator]
                 *outer, round = step.rounds
                 operator.record_rounds(added, step.rounds if here else (*outer, round - 1))
@@ -615,7 +616,7 @@ class Rounds(Chain):
             streams.take(top.item(tables.TOP_PREFIX), prefix.reshape(-1))
             operator.schedule_groups(prefix, pairs[:, : top[tables.TOP_OWED]])
             return
-        assert isinstance(operator, LoopDistinct)
+        assert isinstance(operator, LoopReduce)
         for rounds in operator.table.schedule_keys(pairs[:, : operator.table.state.item(historytable.OWED)]):
             self._scope.schedule_at(operator, rounds)
 

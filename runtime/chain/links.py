@@ -35,7 +35,7 @@ from kpg.runtime.operators.input import Source
 from kpg.runtime.operators.join import Join, JoinPath, RangeJoin, Stage
 from kpg.runtime.operators.linear import Concat, Linear, Negate
 from kpg.runtime.operators.loop import ArrangedLeave, Leave, Variable
-from kpg.runtime.operators.reduce import Distinct, LoopDistinct, Reduce
+from kpg.runtime.operators.reduce import LoopReduce, Reduce, ThresholdOutput
 from kpg.runtime.operators.topk import EPOCH_CORNERS, Corners, TopK
 from kpg.runtime.records import dataclass
 from kpg.runtime.state.groups import GroupTable
@@ -479,9 +479,9 @@ def link_range_join(links: Links, operator: RangeJoin) -> None:
     link_mfp(links, operator.left_mfp, operator.left.width, matched, links.stream(operator))
 
 
-def link_reduce(links: Links, operator: Reduce | Distinct) -> None:
+def link_reduce(links: Links, operator: Reduce) -> None:
     """Append a link that updates the groups and emits the changes."""
-    template, table, output_kind = links.template(), operator.table, operator.output_kind
+    template, table, output_kind = links.template(), operator.table, operator.output.kind
     template[slot.REFRESH_WHAT], template[slot.REFRESH_NK] = output_kind, table.key
     template[slot.REFRESHING_WIDTH] = table.key + (table.spec.shape[0] if output_kind == groups.SUMS else 0)
     links.group_links.append(GroupLink(table, template))
@@ -498,15 +498,21 @@ LINKERS: Final[dict[type[Operator], Callable[[Links, Any], None]]] = {
     Arrange: link_arrange,
     Join: link_join,
     Reduce: link_reduce,
-    Distinct: link_reduce,
     TopK: link_top_k,
     RangeJoin: link_range_join,
 }
 """Functions that append the links of an operator, by class."""
 
 
-LOOP_OPERATORS: Final = (Linear, Concat, Negate, Arrange, Join, LoopDistinct, TopK, Variable)
-"""Operators with links in a loop; those of the outermost scope are among them."""
+LOOP_OPERATORS: Final = (Linear, Concat, Negate, Arrange, Join, TopK, Variable)
+
+
+def has_loop_links(operator: Operator) -> bool:
+    """Return whether an operator has links in a loop, as all those of the outermost scope have."""
+    if isinstance(operator, LoopReduce):
+        return isinstance(operator.output, ThresholdOutput)
+    return isinstance(operator, LOOP_OPERATORS)
+
 
 LEAVE_ROOM: Final = 1 << 12
 """Initial room in rows for the output of a loop."""
@@ -551,7 +557,7 @@ class LoopLinks(Links):
         Links.__init__(self)
         self._corners = corners
         self.leave_buffers: list[LeaveBuffer] = []
-        self.bounds: dict[LoopDistinct, Words] = {}
+        self.bounds: dict[LoopReduce, Words] = {}
         """Slot templates that contain the bound of a table's rows."""
         self.tops: dict[int, Words] = {}
         """State of the links that read groups, by number."""
@@ -561,8 +567,8 @@ class LoopLinks(Links):
         first = len(self.rows)
         if isinstance(operator, Variable):
             self._link_variable(operator)
-        elif isinstance(operator, LoopDistinct):
-            self._link_distinct(operator)
+        elif isinstance(operator, LoopReduce) and isinstance(operator.output, ThresholdOutput):
+            self._link_threshold(operator, operator.output)
         elif isinstance(operator, TopK):
             self._link_top(operator)
         else:
@@ -588,14 +594,14 @@ class LoopLinks(Links):
             return
         link_consolidate(self, source, target, tables.TO_TAIL)
 
-    def _link_distinct(self, operator: LoopDistinct) -> None:
+    def _link_threshold(self, operator: LoopReduce, output: ThresholdOutput) -> None:
         """Append a link that updates the keys' histories and emits the changes in the round."""
         template, state = self.template(), operator.table.state.ctypes.data
         source, target = self.stream(operator.inputs[0]), self.stream(operator)
         self.inputs[operator] = (source,)
         self.bounds[operator] = template
         template[slot.EVALUATING_EVALUATE] = address_of(thresholds.evaluate)
-        template[slot.EVALUATING_DISTINCT] = int(operator.distinct)
+        template[slot.EVALUATING_DISTINCT] = int(output.distinct)
         add = history.accumulate
         self.append_link(tables.EVALUATING, source, target, kernel=add, slots=template, extra=state)
 

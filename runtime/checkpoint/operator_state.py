@@ -38,7 +38,7 @@ from kpg.runtime.operators.input import Source
 from kpg.runtime.operators.join import Join, RangeJoin
 from kpg.runtime.operators.linear import Concat, Constant, Linear, Negate
 from kpg.runtime.operators.loop import Enter, Leave, Loop, Variable
-from kpg.runtime.operators.reduce import Distinct, LoopDistinct, LoopReduce, Reduce, Single
+from kpg.runtime.operators.reduce import LoopReduce, Reduce, Single
 from kpg.runtime.operators.topk import TopK
 from kpg.runtime.operators.user import Apply
 from kpg.runtime.operators.user_reduce import EnterAt, OutputRecord, UserReduce
@@ -372,9 +372,9 @@ def capture_operator(operator: Operator) -> State:
                 "physical": hold.physical.elements,
                 "bound": operator.bound,
             }
-        case Reduce() | Distinct() | Single():
+        case Reduce() | Single():
             return {"table": capture_groups(operator.table)}
-        case LoopReduce() | LoopDistinct():
+        case LoopReduce():
             return {"table": capture_history(operator.table), "bound": operator.bound}
         case UserReduce():
             return {"record": capture_record(operator.record)}
@@ -413,7 +413,7 @@ def version_of_operator(operator: Operator) -> object:
             if dormant is None:
                 return ref(operator), spine.inserted_rows, spine.merged_rows, operator.bound
             return ref(operator), dormant["inserted"], dormant["merged"], operator.bound
-        case Reduce() | Distinct() | Single():
+        case Reduce() | Single():
             dormant = dormant_state(operator.table)
             state = operator.table.state if dormant is None else dormant["state"]
             return ref(operator), int(state[group_kernels.MARKER])
@@ -430,9 +430,9 @@ def restore_operator(operator: Operator, state: Any, read: ArrayReader) -> None:
             )
             restore_spine(operator.spine, state["spine"], read)
             operator.bound = operator.committed_bound = state["bound"]
-        case Reduce() | Distinct() | Single():
+        case Reduce() | Single():
             restore_groups(operator.table, state["table"], read)
-        case LoopReduce() | LoopDistinct():
+        case LoopReduce():
             restore_history(operator.table, state["table"], read)
             operator.bound = state["bound"]
         case UserReduce():

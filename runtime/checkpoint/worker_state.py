@@ -58,7 +58,7 @@ from kpg.runtime.handles import Installation
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Capture
 from kpg.runtime.operators.loop import Loop
-from kpg.runtime.operators.reduce import Distinct, LoopDistinct, LoopReduce, Reduce, Single
+from kpg.runtime.operators.reduce import LoopReduce, Reduce, Single
 from kpg.runtime.plan import Plan
 from kpg.runtime.render.fingerprint import Identities
 from kpg.runtime.tables.table import Table
@@ -253,7 +253,7 @@ def restore(
     )
 
 
-TABLE_OPERATORS = (Reduce, Distinct, Single, LoopReduce, LoopDistinct)
+TABLE_OPERATORS = (Reduce, Single, LoopReduce)
 """Operators with a table of groups."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.dataflow.dataflow_graph import Operator
+from kpg.runtime.dataflow.dataflow_graph import Operator, Step
 from kpg.runtime.errors import DataError
 from kpg.runtime.functions import AccumulatorKind, lookup_aggregate
 from kpg.runtime.kernels import differences, groups
@@ -29,11 +29,92 @@ MAX_DECIMAL = 10**MAX_DECIMAL_PRECISION - 1
 """Largest absolute word of a DECIMAL."""
 
 
+def check_sums(aggregates: tuple[Aggregate, ...], values: Words) -> None:
+    """Raise DataError if a value is an overflow; ``values`` has one row per aggregate."""
+    for aggregate, column in zip(aggregates, values, strict=True):
+        kind = lookup_aggregate(aggregate.function).accumulator
+        if kind is AccumulatorKind.COMOMENT and (column == ERROR).any():
+            raise sum_overflow(aggregate)
+        if kind is AccumulatorKind.SUM:
+            wide = aggregate.type.kind is Kind.DECIMAL and (np.abs(column) > MAX_DECIMAL) & (column != NULL)
+            if (column == ERROR).any() or np.any(wide):
+                raise sum_overflow(aggregate)
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateOutput:
+    """Output of ``plan.Reduce``: key columns and one column per accumulable aggregate."""
+
+    aggregates: tuple[Aggregate, ...]
+
+    @property
+    def kind(self) -> int:
+        """Kind of output of a small step; see ``GroupTable.refresh``."""
+        return groups.SUMS
+
+    def prepare(self, table: GroupTable) -> None:
+        """Touch the only group of a reduce without a key, which has a row without input."""
+        if table.key == 0:
+            table.touch_empty()
+
+    def changes(self, table: GroupTable, single_time: bool) -> tuple[Words, Words, Words]:
+        """Return output rows, their diffs, and the table entry of each."""
+        return table.emit(single_time)
+
+    def check(self, table: GroupTable, data: Words) -> None:
+        """Raise an error if a new output row has a failed value."""
+        check_sums(self.aggregates, data[table.key :])
+
+    def round_changes(self, table: HistoryTable, step: Step) -> Updates:
+        """Return the output's updates at the current rounds of a loop."""
+        updates = table.evaluate(step.rounds, hydrating=step.hydrating, epoch=step.time)
+        check_sums(self.aggregates, updates.data[table.key :])
+        return updates
+
+    def contents(self, table: HistoryTable) -> Iterator[tuple[Words, Words]]:
+        """Yield the current output rows and their multiplicities, in chunks."""
+        yield from table.contents()
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdOutput:
+    """Output of ``plan.Distinct`` and ``plan.Threshold``: rows of positive multiplicity.
+
+    With ``distinct`` each once. The methods are those of ``AggregateOutput``.
+    """
+
+    distinct: bool
+
+    @property
+    def kind(self) -> int:
+        """Kind of output of a small step."""
+        return groups.SIGNS if self.distinct else groups.MULTIPLICITIES
+
+    def prepare(self, table: GroupTable) -> None:
+        """Do nothing: without input there is no row."""
+
+    def changes(self, table: GroupTable, single_time: bool) -> tuple[Words, Words, Words]:
+        """Return output rows, their diffs, and the table entry of each."""
+        return table.emit_threshold(single_time, self.distinct)
+
+    def check(self, table: GroupTable, data: Words) -> None:
+        """Do nothing: no value fails."""
+
+    def round_changes(self, table: HistoryTable, step: Step) -> Updates:
+        """Return the output's updates at the current rounds of a loop."""
+        return table.evaluate_threshold(step.rounds, self.distinct)
+
+    def contents(self, table: HistoryTable) -> Iterator[tuple[Words, Words]]:
+        """Yield the current output rows and their multiplicities, in chunks."""
+        yield from table.threshold_contents(self.distinct)
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
-class GroupTableOperator(Operator):
-    """Base: accumulates its input in a group table and emits the :meth:`changes` of the touched groups."""
+class Reduce(Operator):
+    """Accumulates its input in a group table and emits the changes of the touched groups."""
 
     table: GroupTable
+    output: AggregateOutput | ThresholdOutput
     buffered_updates: Updates | None = None
 
     def absorb(self) -> None:
@@ -52,10 +133,11 @@ class GroupTableOperator(Operator):
         elif self.pending:
             self.buffered_updates = Updates.concat(self.take_pending())
             self.table.accumulate_times(self.buffered_updates)
-        self.prepare_emit()
+        if step.hydrating:
+            self.output.prepare(self.table)
         if self.table.entries:
-            data, diff, entry = self.changes(step.has_single_time)
-            self.check_output(data)
+            data, diff, entry = self.output.changes(self.table, step.has_single_time)
+            self.output.check(self.table, data)
             self.emit(Updates(data, self._times(entry), diff))
 
     def _flush_small_step(self) -> bool:
@@ -67,31 +149,16 @@ class GroupTableOperator(Operator):
             return False
         self.pending = []
         self.buffered_updates = None
-        data, diff = self.table.refresh(updates, self.output_kind)
+        data, diff = self.table.refresh(updates, self.output.kind)
         if self.table.may_be_out_of_range:
-            self.check_output(data)
+            self.output.check(self.table, data)
         self.emit(Updates(data, self.step.stamp, diff))
         return True
-
-    @property
-    def output_kind(self) -> int:
-        """Kind of output of a small step; see ``GroupTable.refresh``."""
-        return groups.SUMS
 
     def _times(self, entry: Words) -> Words:
         if self.buffered_updates is None:
             return self.step.stamp
         return np.ascontiguousarray(self.buffered_updates.times()[:, self.table.when[entry]])
-
-    def prepare_emit(self) -> None:
-        """Adjust the table before the step's changes are read from it."""
-
-    def changes(self, single_time: bool) -> tuple[Words, Words, Words]:
-        """Return output rows, their diffs, and the table entry of each."""
-        raise NotImplementedError
-
-    def check_output(self, data: Words) -> None:
-        """Raise an error if a new output row has a failed value."""
 
     def snapshot(self) -> Iterator[Updates]:
         """Yield the output, computed from the accumulators as if all groups were new."""
@@ -111,7 +178,7 @@ class GroupTableOperator(Operator):
         table.new = table.accumulators(numbers)
         table.state[2] = numbers.shape[0]
         try:
-            data, diff, _ = self.changes(False)
+            data, diff, _ = self.output.changes(table, False)
         finally:
             table.touched_groups, table.old, table.new = step_arrays
             table.state[2] = entries
@@ -142,52 +209,11 @@ class GroupTableOperator(Operator):
         return self.table.bytes
 
 
-def check_sums(aggregates: tuple[Aggregate, ...], values: Words) -> None:
-    """Raise DataError if a value is an overflow; ``values`` has one row per aggregate."""
-    for aggregate, column in zip(aggregates, values, strict=True):
-        kind = lookup_aggregate(aggregate.function).accumulator
-        if kind is AccumulatorKind.COMOMENT and (column == ERROR).any():
-            raise sum_overflow(aggregate)
-        if kind is AccumulatorKind.SUM:
-            wide = aggregate.type.kind is Kind.DECIMAL and (np.abs(column) > MAX_DECIMAL) & (column != NULL)
-            if (column == ERROR).any() or np.any(wide):
-                raise sum_overflow(aggregate)
-
-
 @dataclass(slots=True, eq=False, kw_only=True)
-class Reduce(GroupTableOperator):
-    """``plan.Reduce``: key columns and one column per accumulable aggregate."""
-
-    aggregates: tuple[Aggregate, ...]
-
-    def prepare_emit(self) -> None:
-        if self.step.hydrating and self.table.key == 0:
-            self.table.touch_empty()
-
-    def changes(self, single_time: bool) -> tuple[Words, Words, Words]:
-        return self.table.emit(single_time)
-
-    def check_output(self, data: Words) -> None:
-        check_sums(self.aggregates, data[self.table.key :])
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Distinct(GroupTableOperator):
-    """``plan.Distinct`` and ``plan.Threshold``: rows of positive multiplicity, once each if ``distinct``."""
-
-    distinct: bool
-
-    @property
-    def output_kind(self) -> int:
-        return groups.SIGNS if self.distinct else groups.MULTIPLICITIES
-
-    def changes(self, single_time: bool) -> tuple[Words, Words, Words]:
-        return self.table.emit_threshold(single_time, self.distinct)
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Single(GroupTableOperator):
+class Single(Operator):
     """``plan.Single``: forwards its input and raises an error if a key has more than one row."""
+
+    table: GroupTable
 
     def flush(self) -> None:
         step = self.step
@@ -212,6 +238,25 @@ class Single(GroupTableOperator):
     def snapshot(self) -> Iterator[Updates]:
         yield from self.inputs[0].snapshot()
 
+    def size(self) -> int:
+        return len(self.table)
+
+    def commit(self) -> None:
+        self.pending.clear()
+        self.table.commit()
+
+    def rollback(self) -> None:
+        self.pending.clear()
+        self.table.rollback()
+
+    @property
+    def rows(self) -> int:
+        return len(self.table)
+
+    @property
+    def bytes(self) -> int:
+        return self.table.bytes
+
 
 BUFFERED_UPDATES = 1 << 21
 """Updates that go to the table before the end of the round."""
@@ -221,13 +266,14 @@ COUNT_LIMIT = 2**63
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class HistoryTableOperator(Operator):
-    """Base: accumulates its input in a history table by rounds.
+class LoopReduce(Operator):
+    """A ``Reduce`` in a loop: accumulates its input in a history table by rounds.
 
     It runs again at the rounds that the table has scheduled.
     """
 
     table: HistoryTable
+    output: AggregateOutput | ThresholdOutput
     bound: int = 0
     """Upper bound of the absolute diffs of a key's rows, summed over all rounds."""
 
@@ -261,7 +307,8 @@ class HistoryTableOperator(Operator):
 
     def flush(self) -> None:
         self._accumulate()
-        self.emit(self.changes())
+        step = self.step
+        self.emit(step.share_stamp(self.output.round_changes(self.table, step)))
         if self.table.new_rounds:
             scope = self.place.scope
             for rounds in self.table.new_rounds:
@@ -272,17 +319,9 @@ class HistoryTableOperator(Operator):
         self.bound += added
         self.table.record_rounds(rounds)
 
-    def changes(self) -> Updates:
-        """Return the output's updates at the current rounds."""
-        raise NotImplementedError
-
-    def contents(self) -> Iterator[tuple[Words, Words]]:
-        """Yield the current output rows and their multiplicities, in chunks."""
-        raise NotImplementedError
-
     def snapshot(self) -> Iterator[Updates]:
         stamp = self.step.stamp
-        for data, diff in self.contents():
+        for data, diff in self.output.contents(self.table):
             yield Updates(data, stamp, diff)
 
     def size(self) -> int:
@@ -303,32 +342,3 @@ class HistoryTableOperator(Operator):
     @property
     def bytes(self) -> int:
         return self.table.bytes
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class LoopReduce(HistoryTableOperator):
-    """``plan.Reduce`` in a loop."""
-
-    aggregates: tuple[Aggregate, ...]
-
-    def changes(self) -> Updates:
-        updates = self.table.evaluate(self.step.rounds, hydrating=self.step.hydrating, epoch=self.step.time)
-        check_sums(self.aggregates, updates.data[self.table.key :])
-        return self.step.share_stamp(updates)
-
-    def contents(self) -> Iterator[tuple[Words, Words]]:
-        yield from self.table.contents()
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class LoopDistinct(HistoryTableOperator):
-    """``plan.Distinct`` and ``plan.Threshold`` in a loop."""
-
-    distinct: bool
-
-    def changes(self) -> Updates:
-        step = self.step
-        return step.share_stamp(self.table.evaluate_threshold(step.rounds, self.distinct))
-
-    def contents(self) -> Iterator[tuple[Words, Words]]:
-        yield from self.table.threshold_contents(self.distinct)

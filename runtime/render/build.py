@@ -23,7 +23,7 @@ from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Source
 from kpg.runtime.operators.linear import Concat, Constant, Laziness, Linear, Negate
 from kpg.runtime.operators.loop import ArrangedLeave, Enter, Leave, Loop, Variable, iterate_operators
-from kpg.runtime.operators.reduce import Distinct, LoopDistinct, LoopReduce, Reduce, Single
+from kpg.runtime.operators.reduce import AggregateOutput, LoopReduce, Reduce, Single, ThresholdOutput
 from kpg.runtime.plan import user
 from kpg.runtime.records import dataclass
 from kpg.runtime.render.context import Built, Context, Site, arrangement_of, with_inputs
@@ -171,18 +171,16 @@ def _reduce(node: plan.Reduce, site: Site, built: Built) -> Operator:
     accumulators = tuple(_accumulator(aggregate) for aggregate in node.aggregates)
     if site.scope.depth > 1:
         history = HistoryTable(key, accumulators, site.scope.depth)
-        return LoopReduce(place, table=history, aggregates=node.aggregates)
-    return Reduce(place, table=GroupTable(key, accumulators), aggregates=node.aggregates)
+        return LoopReduce(place, table=history, output=AggregateOutput(node.aggregates))
+    return Reduce(place, table=GroupTable(key, accumulators), output=AggregateOutput(node.aggregates))
 
 
 def _distinct(site: Site, source: Operator, *, is_distinct: bool) -> Operator:
     """Build a distinct, or a threshold if ``is_distinct`` is False."""
-    place = site.place_after(source)
+    place, output = site.place_after(source), ThresholdOutput(is_distinct)
     if site.scope.depth > 1:
-        return LoopDistinct(
-            place, table=HistoryTable(source.width, (), site.scope.depth), distinct=is_distinct
-        )
-    return Distinct(place, table=GroupTable(source.width, ()), distinct=is_distinct)
+        return LoopReduce(place, table=HistoryTable(source.width, (), site.scope.depth), output=output)
+    return Reduce(place, table=GroupTable(source.width, ()), output=output)
 
 
 def _constant(node: plan.Constant, dictionary: Dictionary) -> NDArray[np.int64]:

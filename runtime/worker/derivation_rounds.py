@@ -14,7 +14,7 @@ from kpg.runtime.kernels import ranks as kernels
 from kpg.runtime.operators.exchange import LocalShare, SendExchange
 from kpg.runtime.operators.linear import Linear, apply_mfp_to_parts
 from kpg.runtime.operators.loop import ArrangedLeave, Leave
-from kpg.runtime.operators.reduce import LoopDistinct
+from kpg.runtime.operators.reduce import LoopReduce, ThresholdOutput
 from kpg.runtime.operators.topk import TopK
 from kpg.runtime.state.history import HistoryTable
 from kpg.runtime.trace.updates import Updates
@@ -92,7 +92,8 @@ class StateRanks:
 def ranks(output: Operator) -> StateRanks | None:
     """Return the ranks of a set that leaves a loop; None for any other output."""
     result = _loop_result(output)
-    return StateRanks(result.table) if isinstance(result, LoopDistinct) else None
+    is_set = isinstance(result, LoopReduce) and isinstance(result.output, ThresholdOutput)
+    return StateRanks(result.table) if is_set else None
 
 
 def first_rounds(output: Operator) -> tuple[Words, Words] | None:

@@ -1,7 +1,7 @@
 r"""Calls with special syntax, parsed as plain calls: ``SUBSTRING(a FROM 2)`` and SQL/JSON constructors.
 
-The dialect's parser extends ``JsonCallParser``, which extends ``CallParser``. They also parse ``IS
-NFC NORMALIZED`` and ``@ x`` as calls, and map functions of other systems to Postgres' expressions.
+The dialect's parser extends ``CallParser``. It also parses ``IS NFC NORMALIZED`` and ``@ x`` as calls,
+and maps functions of other systems to Postgres' expressions.
 :func:`decode_escape_string` and :func:`decode_unicode_string` decode ``E'a\n'`` and ``U&'\0061'``.
 """
 
@@ -53,6 +53,10 @@ class CallParser(PostgresParser):
 
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., exp.Expr | None]]] = {
         **PostgresParser.FUNCTION_PARSERS,
+        "JSON_OBJECT": lambda self: self.read_json_object(),
+        "JSON_ARRAY": lambda self: self.read_json_array(),
+        "JSON_OBJECTAGG": lambda self: self.read_json_object_agg(),
+        "JSON_ARRAYAGG": lambda self: self.read_json_array_agg(),
         "NORMALIZE": lambda self: self.read_normalize(),
         "OVERLAY": lambda self: self.read_overlay(),
         "SUBSTR": lambda self: self.read_substr(),
@@ -189,116 +193,7 @@ class CallParser(PostgresParser):
         self._retreat(start)
         return super()._parse_is(this)
 
-
-NAMED_ARGUMENTS: Final = (exp.Kwarg, exp.PropertyEQ)
-"""``name => value``, and ``name := value``."""
-
-PATHS: Final = ("target", "path", "vars", "silent")
-PARAMETER_NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "make_date": ("year", "month", "day"),
-    "make_interval": ("years", "months", "weeks", "days", "hours", "mins", "secs"),
-    "make_time": ("hour", "min", "sec"),
-    "make_timestamp": ("year", "month", "mday", "hour", "min", "sec"),
-    "make_timestamptz": ("year", "month", "mday", "hour", "min", "sec", "timezone"),
-    "jsonb_set": ("jsonb_in", "path", "replacement", "create_if_missing"),
-    "jsonb_set_lax": ("jsonb_in", "path", "replacement", "create_if_missing", "null_value_treatment"),
-    "jsonb_insert": ("jsonb_in", "path", "replacement", "insert_after"),
-    "parse_ident": ("str", "strict"),
-    "random_normal": ("mean", "stddev"),
-    "json_populate_record": ("base", "from_json", "use_json_as_text"),
-    "json_populate_recordset": ("base", "from_json", "use_json_as_text"),
-    **dict.fromkeys(("jsonb_path_exists", "jsonb_path_match", "jsonb_path_query"), PATHS),
-    **dict.fromkeys(("jsonb_path_query_array", "jsonb_path_query_first"), PATHS),
-}
-"""Names of the parameters of functions that take arguments by name."""
-PARAMETER_DEFAULTS: Final[dict[str, exp.Expr]] = {
-    "create_if_missing": exp.Boolean(this=True),
-    "vars": exp.Literal.string("{}"),
-    "silent": exp.Boolean(this=False),
-}
-"""Defaults of parameters; 0 for all others."""
-
-
-def order_arguments(name: str, operands: list[exp.Expr]) -> list[exp.Expr] | None:
-    """Return arguments in the order of the parameters; None for an unknown name."""
-    by_name = {
-        part.this.name.lower(): part.expression for part in operands if isinstance(part, NAMED_ARGUMENTS)
-    }
-    if not by_name:
-        return operands
-    parameters = PARAMETER_NAMES.get(name, ())
-    plain = [part for part in operands if not isinstance(part, NAMED_ARGUMENTS)]
-    rest = parameters[len(plain) :]
-    if not by_name.keys() <= set(rest):
-        return None
-    last = max(rest.index(parameter) for parameter in by_name)
-    return [
-        *plain,
-        *(
-            by_name[parameter] if parameter in by_name else _default(parameter)
-            for parameter in rest[: last + 1]
-        ),
-    ]
-
-
-def _default(name: str) -> exp.Expr:
-    default = PARAMETER_DEFAULTS.get(name)
-    return exp.Literal.number(0) if default is None else default.copy()
-
-
-CallBuilder = Callable[[list[exp.Expr]], exp.Expr]
-FUNCTION_ALIASES: Final = {
-    "LIST_APPEND": "array_append",
-    "LIST_CONCAT": "array_cat",
-    "LIST_CAT": "array_cat",
-    "LIST_POSITION": "array_position",
-    "LIST_INDEXOF": "array_position",
-    "STRING_SPLIT": "string_to_array",
-    "STR_SPLIT": "string_to_array",
-}
-"""Functions that Postgres has under other names, with the same arguments."""
-
-
-def _alias_builder(name: str) -> CallBuilder:
-    return lambda args: exp.Anonymous(this=name, expressions=args)
-
-
-def _contains(args: list[exp.Expr]) -> exp.Expr:
-    if len(args) != len(("list", "element")):
-        return exp.Anonymous(this="list_contains", expressions=args)
-    return exp.Paren(this=exp.EQ(this=args[1], expression=exp.Any(this=args[0])))
-
-
-def _count_if(args: list[exp.Expr]) -> exp.Expr:
-    if len(args) != 1:
-        return exp.Anonymous(this="count_if", expressions=args)
-    return exp.Filter(this=exp.Count(this=exp.Star(), big_int=True), expression=exp.Where(this=args[0]))
-
-
-FOREIGN_CALLS: Final[dict[str, CallBuilder]] = {
-    **{name: _alias_builder(known) for name, known in FUNCTION_ALIASES.items()},
-    "LIST_VALUE": lambda args: exp.Array(expressions=args),
-    "LIST_PREPEND": lambda args: exp.Anonymous(this="array_prepend", expressions=args),
-    "LIST_CONTAINS": _contains,
-    "LIST_HAS": _contains,
-    "COUNT_IF": _count_if,
-    "COUNTIF": _count_if,
-    "UUID_GENERATE_V4": lambda args: exp.Uuid(),
-    "JSONB_EXISTS": _alias_builder("jsonb_exists"),
-    "JSONB_CONTAINS": _alias_builder("jsonb_contains"),
-}
-
-
-class JsonCallParser(CallParser):
-    """Parser methods for SQL/JSON constructors; NULL ON NULL and ABSENT ON NULL are different functions."""
-
-    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., exp.Expr | None]]] = {
-        **CallParser.FUNCTION_PARSERS,
-        "JSON_OBJECT": lambda self: self.read_json_object(),
-        "JSON_ARRAY": lambda self: self.read_json_array(),
-        "JSON_OBJECTAGG": lambda self: self.read_json_object_agg(),
-        "JSON_ARRAYAGG": lambda self: self.read_json_array_agg(),
-    }
+    # SQL/JSON constructors; NULL ON NULL and ABSENT ON NULL are different functions
 
     def read_json_object(self) -> exp.Expr:
         """Parse names and values, ``a: b`` or ``a VALUE b``, or the arguments of the function on arrays."""
@@ -410,6 +305,105 @@ class JsonCallParser(CallParser):
             exp.Subquery(this=query, alias=names)
         )
         return exp.Subquery(this=select)
+
+
+NAMED_ARGUMENTS: Final = (exp.Kwarg, exp.PropertyEQ)
+"""``name => value``, and ``name := value``."""
+
+PATHS: Final = ("target", "path", "vars", "silent")
+PARAMETER_NAMES: Final[dict[str, tuple[str, ...]]] = {
+    "make_date": ("year", "month", "day"),
+    "make_interval": ("years", "months", "weeks", "days", "hours", "mins", "secs"),
+    "make_time": ("hour", "min", "sec"),
+    "make_timestamp": ("year", "month", "mday", "hour", "min", "sec"),
+    "make_timestamptz": ("year", "month", "mday", "hour", "min", "sec", "timezone"),
+    "jsonb_set": ("jsonb_in", "path", "replacement", "create_if_missing"),
+    "jsonb_set_lax": ("jsonb_in", "path", "replacement", "create_if_missing", "null_value_treatment"),
+    "jsonb_insert": ("jsonb_in", "path", "replacement", "insert_after"),
+    "parse_ident": ("str", "strict"),
+    "random_normal": ("mean", "stddev"),
+    "json_populate_record": ("base", "from_json", "use_json_as_text"),
+    "json_populate_recordset": ("base", "from_json", "use_json_as_text"),
+    **dict.fromkeys(("jsonb_path_exists", "jsonb_path_match", "jsonb_path_query"), PATHS),
+    **dict.fromkeys(("jsonb_path_query_array", "jsonb_path_query_first"), PATHS),
+}
+"""Names of the parameters of functions that take arguments by name."""
+PARAMETER_DEFAULTS: Final[dict[str, exp.Expr]] = {
+    "create_if_missing": exp.Boolean(this=True),
+    "vars": exp.Literal.string("{}"),
+    "silent": exp.Boolean(this=False),
+}
+"""Defaults of parameters; 0 for all others."""
+
+
+def order_arguments(name: str, operands: list[exp.Expr]) -> list[exp.Expr] | None:
+    """Return arguments in the order of the parameters; None for an unknown name."""
+    by_name = {
+        part.this.name.lower(): part.expression for part in operands if isinstance(part, NAMED_ARGUMENTS)
+    }
+    if not by_name:
+        return operands
+    parameters = PARAMETER_NAMES.get(name, ())
+    plain = [part for part in operands if not isinstance(part, NAMED_ARGUMENTS)]
+    rest = parameters[len(plain) :]
+    if not by_name.keys() <= set(rest):
+        return None
+    last = max(rest.index(parameter) for parameter in by_name)
+    return [
+        *plain,
+        *(
+            by_name[parameter] if parameter in by_name else _default(parameter)
+            for parameter in rest[: last + 1]
+        ),
+    ]
+
+
+def _default(name: str) -> exp.Expr:
+    default = PARAMETER_DEFAULTS.get(name)
+    return exp.Literal.number(0) if default is None else default.copy()
+
+
+CallBuilder = Callable[[list[exp.Expr]], exp.Expr]
+FUNCTION_ALIASES: Final = {
+    "LIST_APPEND": "array_append",
+    "LIST_CONCAT": "array_cat",
+    "LIST_CAT": "array_cat",
+    "LIST_POSITION": "array_position",
+    "LIST_INDEXOF": "array_position",
+    "STRING_SPLIT": "string_to_array",
+    "STR_SPLIT": "string_to_array",
+}
+"""Functions that Postgres has under other names, with the same arguments."""
+
+
+def _alias_builder(name: str) -> CallBuilder:
+    return lambda args: exp.Anonymous(this=name, expressions=args)
+
+
+def _contains(args: list[exp.Expr]) -> exp.Expr:
+    if len(args) != len(("list", "element")):
+        return exp.Anonymous(this="list_contains", expressions=args)
+    return exp.Paren(this=exp.EQ(this=args[1], expression=exp.Any(this=args[0])))
+
+
+def _count_if(args: list[exp.Expr]) -> exp.Expr:
+    if len(args) != 1:
+        return exp.Anonymous(this="count_if", expressions=args)
+    return exp.Filter(this=exp.Count(this=exp.Star(), big_int=True), expression=exp.Where(this=args[0]))
+
+
+FOREIGN_CALLS: Final[dict[str, CallBuilder]] = {
+    **{name: _alias_builder(known) for name, known in FUNCTION_ALIASES.items()},
+    "LIST_VALUE": lambda args: exp.Array(expressions=args),
+    "LIST_PREPEND": lambda args: exp.Anonymous(this="array_prepend", expressions=args),
+    "LIST_CONTAINS": _contains,
+    "LIST_HAS": _contains,
+    "COUNT_IF": _count_if,
+    "COUNTIF": _count_if,
+    "UUID_GENERATE_V4": lambda args: exp.Uuid(),
+    "JSONB_EXISTS": _alias_builder("jsonb_exists"),
+    "JSONB_CONTAINS": _alias_builder("jsonb_contains"),
+}
 
 
 CONTROLS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}

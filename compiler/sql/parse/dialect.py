@@ -20,7 +20,7 @@ from kpg.compiler.sql.parse.call_syntax import (
     OPERATOR,
     OPERATOR_SIGNS,
     WHOLE_QUOTIENT,
-    JsonCallParser,
+    CallParser,
     call_node,
 )
 from kpg.compiler.sql.parse.syntax import strip_database
@@ -68,7 +68,7 @@ def _call_builders() -> dict[str, Callable[[list[exp.Expr]], exp.Anonymous]]:
     own = {
         name for name, kind in aggregates.items() if _takes_one_argument(kind) and name in kind.sql_names()
     }
-    own |= JsonCallParser.FUNCTION_PARSERS.keys() - {"JSON_AGG"}
+    own |= CallParser.FUNCTION_PARSERS.keys() - {"JSON_AGG"}
     names = set(function_names().difference(SPECIAL_SYNTAX))
     names |= {name for name in aggregate_names() if name.upper() not in own}
     names |= row_function_names()
@@ -120,30 +120,30 @@ class Dialect(Postgres):
             **dict.fromkeys(OPERATOR_SIGNS, OPERATOR),
         }
 
-    class Parser(JsonCallParser):
+    class Parser(CallParser):
         FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {
-            **JsonCallParser.FUNCTIONS,
+            **CallParser.FUNCTIONS,
             **CALL_BUILDERS,
             "DIV": lambda args: call_node(WHOLE_QUOTIENT, *args),
             **FOREIGN_CALLS,
         }
         FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., exp.Expr | None]]] = {
             name: parser
-            for name, parser in JsonCallParser.FUNCTION_PARSERS.items()
+            for name, parser in CallParser.FUNCTION_PARSERS.items()
             if name not in CALL_BUILDERS or name in SPECIAL_CALLS
         }
 
         # An arrow in an argument is a JSON operator, not a lambda.
         LAMBDAS: ClassVar[dict[TokenType, Callable[..., exp.Expr]]] = {
-            TokenType.FARROW: JsonCallParser.LAMBDAS[TokenType.FARROW]
+            TokenType.FARROW: CallParser.LAMBDAS[TokenType.FARROW]
         }
         PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., exp.Expr | None]]] = {
-            **JsonCallParser.PRIMARY_PARSERS,
-            **dict.fromkeys(OTHER_STRINGS, JsonCallParser.PRIMARY_PARSERS[TokenType.STRING]),
+            **CallParser.PRIMARY_PARSERS,
+            **dict.fromkeys(OTHER_STRINGS, CallParser.PRIMARY_PARSERS[TokenType.STRING]),
         }
         STRING_PARSERS: ClassVar[dict[TokenType, Callable[..., exp.Expr | None]]] = {
-            **JsonCallParser.STRING_PARSERS,
-            **dict.fromkeys(OTHER_STRINGS, JsonCallParser.STRING_PARSERS[TokenType.STRING]),
+            **CallParser.STRING_PARSERS,
+            **dict.fromkeys(OTHER_STRINGS, CallParser.STRING_PARSERS[TokenType.STRING]),
         }
 
         def _parse_id_var(
@@ -157,7 +157,7 @@ class Dialect(Postgres):
             return super()._parse_id_var(any_token, tokens)
 
         JSON_OPERATORS: ClassVar[dict[TokenType, Callable[..., exp.Expr]]] = {
-            **JsonCallParser.JSON_OPERATORS,
+            **CallParser.JSON_OPERATORS,
             TokenType.ARROW: lambda self, this, key: exp.JSONExtract(this=this, expression=key),
             TokenType.DARROW: lambda self, this, key: exp.JSONExtractScalar(this=this, expression=key),
         }

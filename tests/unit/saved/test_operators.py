@@ -20,7 +20,7 @@ from kpg.runtime.operators.basic_reduce import Fold
 from kpg.runtime.operators.ego import Ego
 from kpg.runtime.operators.input import Input, Sink
 from kpg.runtime.operators.loop import ArrangedLeave, Loop
-from kpg.runtime.operators.reduce import Distinct, LoopDistinct, LoopReduce, Reduce, Single
+from kpg.runtime.operators.reduce import LoopReduce, Reduce, Single
 from kpg.runtime.operators.topk import GroupReader
 from kpg.runtime.operators.user import Custom
 from kpg.runtime.operators.user_reduce import OutputRecord, UserReduce
@@ -39,7 +39,7 @@ from kpg.runtime.worker.base_tables import BaseTables
 from kpg.runtime.worker.worker import Worker
 
 SAVED = (
-    Arrange, ArrangedLeave, Reduce, Distinct, Single, LoopReduce, LoopDistinct, UserReduce, Fold, Loop,
+    Arrange, ArrangedLeave, Reduce, Single, LoopReduce, UserReduce, Fold, Loop,
 )  # fmt: skip
 COMPUTED_ANEW = (Custom, Ego, Input, Sink, dataflows.Capture)
 """What no durable database takes: operators in Python; overlays; listeners; pasts of views."""
@@ -49,19 +49,17 @@ KEPT = {
     Arrange: "spine handle bound",
     ArrangedLeave: "spine handle bound",
     Reduce: "table",
-    Distinct: "table",
     Single: "table",
     LoopReduce: "table bound",
-    LoopDistinct: "table bound",
     UserReduce: "record",
     Fold: "groups",
     Loop: "body",
 }
 """What is captured of operators."""
 NOT_STATE = {
-    "aggregates", "arrangement", "undo_groups", "buffered_updates", "caller", "calls", "has_changed",
+    "output", "arrangement", "undo_groups", "buffered_updates", "caller", "calls", "has_changed",
     "hydration_path", "committed_bound", "is_compacting", "comparison", "is_consolidated", "data",
-    "wasted_reads", "deltas", "dictionary", "distinct", "error_at_limit", "evaluators", "exact",
+    "wasted_reads", "deltas", "dictionary", "error_at_limit", "evaluators", "exact",
     "expander", "folders", "group", "lazy", "make_runner", "indexes", "key", "leading_type", "left",
     "left_mfp", "limit", "mark", "match_count", "mfp", "offset", "scheduled_groups", "reads_pending",
     "pair_mfp", "paths", "peers", "poll", "is_reading", "computed_rows", "result", "results", "right",
@@ -85,7 +83,7 @@ def test_every_class_of_operators_is_known() -> None:
     for module in pkgutil.walk_packages(kpg.runtime.operators.__path__, "kpg.runtime.operators."):
         importlib.import_module(module.name)
     bases = {
-        "GroupTableOperator", "HistoryTableOperator", GroupReader.__name__,
+        GroupReader.__name__
     }  # fmt: skip
     found = {one for one in classes(Operator) if one.__name__ not in bases | OF_WORKERS}
     assert found == {*SAVED, *STATELESS, *COMPUTED_ANEW}
