@@ -32,7 +32,7 @@ from kpg.runtime.native.link import call_module
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Source
 from kpg.runtime.operators.linear import Linear
-from kpg.runtime.operators.loop import ArrangedLeave, Leave, Loop, Variable
+from kpg.runtime.operators.loop import Loop, Variable, is_leave
 from kpg.runtime.operators.reduce import LoopReduce, Reduce
 from kpg.runtime.operators.topk import Corners, TopK
 from kpg.runtime.records import dataclass
@@ -437,9 +437,7 @@ class Rounds(Chain):
 
     def _outside_consumers(self, operator: Operator) -> list[tuple[Operator, int]]:
         outside = Chain._outside_consumers(self, operator)
-        return [
-            (consumer, port) for consumer, port in outside if not isinstance(consumer, Leave | ArrangedLeave)
-        ]
+        return [(consumer, port) for consumer, port in outside if not is_leave(consumer)]
 
     def can_run(self, step: Step) -> bool:
         """Return whether a beginning round has only a few rows, carried over by variables."""

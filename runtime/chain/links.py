@@ -34,7 +34,7 @@ from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Source
 from kpg.runtime.operators.join import Join, JoinPath, RangeJoin, Stage
 from kpg.runtime.operators.linear import Concat, Linear, Negate
-from kpg.runtime.operators.loop import ArrangedLeave, Leave, Variable
+from kpg.runtime.operators.loop import Leave, Variable, is_leave
 from kpg.runtime.operators.reduce import LoopReduce, Reduce, ThresholdOutput
 from kpg.runtime.operators.topk import EPOCH_CORNERS, Corners, TopK
 from kpg.runtime.records import dataclass
@@ -523,7 +523,7 @@ class LeaveBuffer:
 
     __slots__ = ("_data", "_diff", "_leave", "_port", "state")
 
-    def __init__(self, leave: Leave | ArrangedLeave, port: int, width: int) -> None:
+    def __init__(self, leave: Leave | Arrange, port: int, width: int) -> None:
         self._leave, self._port = leave, port
         self.state: Words = np.zeros(tables.LEFT_FIELDS, np.int64)
         self._make_room(width, LEAVE_ROOM)
@@ -576,7 +576,7 @@ class LoopLinks(Links):
         if len(self.rows) == first:
             return
         for way, port in operator.consumers:
-            if isinstance(way, Leave | ArrangedLeave):
+            if is_leave(way):
                 self._link_leave(operator, way, port)
         for row in self.rows[first:]:
             row[tables.LINK_READ] = 0
@@ -613,7 +613,7 @@ class LoopLinks(Links):
             self.tops[len(self.rows) - 1] = state
             state[tables.TOP_LATER] = address_of(collect.later_rounds)
 
-    def _link_leave(self, operator: Operator, way: Leave | ArrangedLeave, port: int) -> None:
+    def _link_leave(self, operator: Operator, way: Leave | Arrange, port: int) -> None:
         """Append a link that buffers the output of the loop."""
         buffer, stream = LeaveBuffer(way, port, operator.width), self.stream(operator)
         self.leave_buffers.append(buffer)

@@ -364,7 +364,7 @@ def capture_operator(operator: Operator) -> State:
         UncapturableError: If the state is not data.
     """
     match operator:
-        case Arrange():  # includes ArrangedLeave
+        case Arrange():
             hold = operator.handle
             return {
                 "spine": capture_spine(operator.spine),

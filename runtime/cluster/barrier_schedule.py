@@ -10,7 +10,7 @@ from kpg.runtime.operators.exchange import LocalShare, SendExchange, last_barrie
 from kpg.runtime.operators.expand import Expand
 from kpg.runtime.operators.join import Join, Segment
 from kpg.runtime.operators.linear import Concat, Linear, Negate
-from kpg.runtime.operators.loop import ArrangedLeave, Enter, Leave, Loop
+from kpg.runtime.operators.loop import Enter, Leave, Loop, is_leave
 from kpg.runtime.operators.reduce import Single
 from kpg.runtime.operators.user import Apply
 from kpg.runtime.operators.worker_group import LEVEL_SHIFT, WorkerGroup, level_of
@@ -29,7 +29,6 @@ PASS_THROUGH: Final = (
     Single,
     Enter,
     Leave,
-    ArrangedLeave,
 )
 """Operators whose contents are computed from those of their inputs."""
 
@@ -45,7 +44,8 @@ def _without_contents(operators: Iterable[Operator], outside: Iterable[Operator]
             if not _without_contents(operator.body, result).isdisjoint(operator.results):
                 result.add(operator)
         elif isinstance(operator, SendExchange | Segment) or (
-            isinstance(operator, PASS_THROUGH) and not result.isdisjoint(operator.inputs)
+            (isinstance(operator, PASS_THROUGH) or is_leave(operator))
+            and not result.isdisjoint(operator.inputs)
         ):
             result.add(operator)
     return result

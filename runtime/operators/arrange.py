@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
-from kpg.runtime.dataflow.dataflow_graph import Operator
+import numpy as np
+
+from kpg.runtime.dataflow.dataflow_graph import Operator, Step
 from kpg.runtime.kernels.links import INSERTED
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.records import dataclass
@@ -13,6 +15,24 @@ from kpg.runtime.types import Type
 
 RUN_UPDATES = 1 << 21
 """Updates buffered before they are consolidated into one sorted run."""
+
+
+def to_outer_times(updates: Updates, inner: Step, outer: Step) -> Updates:
+    """Return the updates of round ``inner`` with times of the enclosing scope, whose step is ``outer``."""
+    if updates.time is inner.cached_stamp:
+        return updates.with_time(outer.stamp)
+    return updates.with_time(np.ascontiguousarray(updates.time[:-1]))
+
+
+def push_history(operator: Operator) -> None:
+    """Push the results that an existing loop has already computed."""
+    source, loop = operator.inputs
+    if loop.is_hydrated:
+        stamp = source.step.stamp
+        for updates in source.snapshot():
+            operator.push(0, updates.with_time(stamp))
+            operator.absorb()
+    operator.schedule()
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -27,6 +47,8 @@ class Arrange(Operator):
     handle: TraceHandle
     leading_type: Type | None = None
     """Type of the key's first column."""
+    leaves_loop: bool = False
+    """Whether it is a ``Leave`` too, of a result that no operator of the loop's body holds."""
     has_changed: bool = False
     """Whether the step has appended to the trace."""
     mark: int | None = None
@@ -34,6 +56,18 @@ class Arrange(Operator):
     bound: int = 0
     """Upper bound of all multiplicities; ``committed_bound`` is its value before the step."""
     committed_bound: int = 0
+
+    def push(self, port: int, updates: Updates) -> None:
+        self.counters.updates_in += updates.data.shape[1]
+        if self.leaves_loop:
+            updates = to_outer_times(updates, self.inputs[0].step, self.step)
+        self.place.scope.deliver(self, port, updates)
+
+    def hydrate(self) -> None:
+        if self.leaves_loop:
+            push_history(self)
+        else:
+            Operator.hydrate(self)
 
     def absorb(self) -> None:
         if sum(len(updates) for updates in self.pending) > self.run_limit:

@@ -9,6 +9,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +22,15 @@ from kpg.runtime.errors import DataError
 from kpg.runtime.functions import AggregateFunction, Basic, algorithm_of, compute_aggregate, lookup_aggregate
 from kpg.runtime.functions.aggregation.definition import Algorithm, PositionalAccess
 from kpg.runtime.mfp.python_calls import value_of, values_of, word_of
-from kpg.runtime.operators.topk import GroupReader, Tasks
+from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.operators.topk import (
+    GroupRows,
+    ScheduledGroups,
+    Tasks,
+    flush_groups,
+    group_snapshot,
+    read_differences,
+)
 from kpg.runtime.plan import BasicAggregate
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import display_name
@@ -37,12 +46,30 @@ Evaluator = Callable[[Words, Words], int]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class BasicReduce(GroupReader):
+class BasicReduce(Operator):
     """One row (key..., aggregates...) for each nonempty group."""
 
+    arrangement: Arrange
+    group: int
+    scheduled_groups: ScheduledGroups = field(default_factory=ScheduledGroups)
     evaluators: tuple[Evaluator, ...]
 
-    def read_groups(self, layers: Layers, tasks: Tasks, visible_layers: Words) -> tuple[Words, Words, Words]:
+    def flush(self) -> None:
+        for rounds in flush_groups(self, partial(read_differences, self)):
+            self.place.scope.schedule_at(self, rounds)
+
+    def snapshot(self) -> Iterator[Updates]:
+        return group_snapshot(self)
+
+    def commit(self) -> None:
+        self.pending.clear()
+        self.scheduled_groups.clear()
+
+    def rollback(self) -> None:
+        self.pending.clear()
+        self.scheduled_groups.clear()
+
+    def read_groups(self, layers: Layers, tasks: Tasks, visible_layers: Words) -> GroupRows:
         rows, count, task, _ = collect(
             layers, tasks.prefix, tasks.times, visible_layers, self.arrangement.width
         )

@@ -8,13 +8,13 @@ the body.
 from collections.abc import Callable, Iterator
 from dataclasses import field
 from heapq import heappop
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeGuard
 
 import numpy as np
 
 from kpg.runtime.dataflow.dataflow_graph import LoopScope, Operator, Step
 from kpg.runtime.errors import EndlessError, InternalError
-from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.operators.arrange import Arrange, push_history, to_outer_times
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 
@@ -208,7 +208,7 @@ class Variable(Operator):
             (
                 operator
                 for operator in consumers
-                if isinstance(operator, ArrangedLeave) and operator.is_hydrated
+                if isinstance(operator, Arrange) and operator.leaves_loop and operator.is_hydrated
             ),
             None,
         )
@@ -216,13 +216,6 @@ class Variable(Operator):
             yield from (self.result if out is None else out).snapshot()
         finally:
             self.is_reading = False
-
-
-def to_outer_times(updates: Updates, inner: Step, outer: Step) -> Updates:
-    """Return the updates of round ``inner`` with times of the enclosing scope, whose step is ``outer``."""
-    if updates.time is inner.cached_stamp:
-        return updates.with_time(outer.stamp)
-    return updates.with_time(np.ascontiguousarray(updates.time[:-1]))
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -238,7 +231,7 @@ class Leave(Operator):
         self.schedule()
 
     def hydrate(self) -> None:
-        _push_history(self)
+        push_history(self)
 
     def flush(self) -> None:
         """Emit the updates of all rounds together."""
@@ -255,24 +248,6 @@ class Leave(Operator):
         return self.inputs[0].size()
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class ArrangedLeave(Arrange):
-    """A ``Leave`` with an arrangement, for a result that no operator of the body holds."""
-
-    def push(self, port: int, updates: Updates) -> None:
-        self.counters.updates_in += len(updates)
-        self.place.scope.deliver(self, port, to_outer_times(updates, self.inputs[0].step, self.step))
-
-    def hydrate(self) -> None:
-        _push_history(self)
-
-
-def _push_history(operator: Leave | ArrangedLeave) -> None:
-    """Push the results that an existing loop has already computed."""
-    source, loop = operator.inputs
-    if loop.is_hydrated:
-        stamp = source.step.stamp
-        for updates in source.snapshot():
-            operator.push(0, updates.with_time(stamp))
-            operator.absorb()
-    operator.schedule()
+def is_leave(operator: Operator) -> TypeGuard[Leave | Arrange]:
+    """Return whether an operator has a result of a loop in the enclosing scope."""
+    return isinstance(operator, Leave) or (isinstance(operator, Arrange) and operator.leaves_loop)

@@ -1,6 +1,6 @@
-"""``plan.TopK`` (also min and max), and the base of operators that read ordered groups.
+"""``plan.TopK`` (also min and max), and functions of operators that read ordered groups.
 
-A :class:`GroupReader` keeps no state of its own. It reads the old result of a group from the trace
+A :class:`GroupOperator` keeps no state of groups. It reads the old result of a group from the trace
 without this step's batch, and the new result with it.
 
 In a loop, the output update at time t is the mixed difference over the unit cube below t: at each
@@ -13,17 +13,17 @@ for longer strings with an equal prefix. :class:`ExactOrder` therefore reads a w
 prefixes and sorts it before the window is cut.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from functools import cache, cmp_to_key
 from itertools import pairwise, product
 from operator import gt
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.dataflow.dataflow_graph import Operator, Step
+from kpg.runtime.dataflow.dataflow_graph import Operator, Place, Step
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.functions import TEXT_WORDS
 from kpg.runtime.kernels.collect import heads
@@ -38,6 +38,8 @@ Words = NDArray[np.int64]
 
 
 Rounds = tuple[int, ...]
+GroupRows = tuple[Words, Words, Words]
+"""Rows, their multiplicities or diffs, and the task of each."""
 
 
 ONLY_GROUP: Final = np.zeros(1, np.int64)
@@ -199,9 +201,7 @@ class ExactOrder:
         self.ends = tuple(text + TEXT_WORDS for text in sorted(self.texts))
         self.dictionary = dictionary
 
-    def window(
-        self, rows: Words, count: Words, task: Words, offset: int, limit: int | None
-    ) -> tuple[Words, Words, Words]:
+    def window(self, rows: Words, count: Words, task: Words, offset: int, limit: int | None) -> GroupRows:
         """Return rows ``offset .. offset + limit`` of each task, in exact order."""
         order = self.order(rows, task)
         rows, count = rows[:, order], count[order]
@@ -298,80 +298,168 @@ def distinct_prefixes(pending: Sequence[Updates], scheduled: Sequence[Words], gr
     return Updates(np.ascontiguousarray(prefix), SINGLE_TIME, ONE).consolidate().data
 
 
+MixedDifferences = Callable[[Layers, Words, Words, Words], GroupRows]
+"""Computes mixed differences; see :func:`read_differences`, without the operator."""
+
+
+class GroupOperator(Protocol):
+    """Operator whose output has rows for each group of an arrangement's rows.
+
+    For each change of a group it retracts the group's old result and adds the new one.
+    """
+
+    place: Place
+    arrangement: Arrange
+    group: int
+    """Number of columns that form the group."""
+    scheduled_groups: ScheduledGroups
+
+    @property
+    def step(self) -> Step: ...
+    def take_pending(self) -> list[Updates]: ...
+    def emit(self, updates: Updates, *, more: bool = False) -> None: ...
+
+    def read_groups(self, layers: Layers, tasks: Tasks, visible_layers: Words) -> GroupRows:
+        """Return the output rows of the tasks: (rows, multiplicities, task of each), tasks ascending."""
+
+
+def flush_groups(operator: GroupOperator, differences: MixedDifferences) -> list[Rounds]:
+    """Emit the changes of the groups whose rows have changed, or that are scheduled in this round.
+
+    Returns the later rounds of the step at which the operator has to run again.
+    """
+    step = operator.step
+    if operator.place.scope.depth > 1:
+        return _flush_in_loop(operator, differences)
+    pending = operator.take_pending()
+    layers = operator.arrangement.layers
+    if not pending:
+        return []
+    if step.has_single_time and not step.hydrating:
+        prefix = distinct_prefixes(pending, (), operator.group)
+        groups = np.arange(prefix.shape[1], dtype=np.int64)
+        epochs = np.full(prefix.shape[1], step.time, np.int64)
+        if layers:
+            rows, diff, _ = differences(layers, prefix, groups, epochs)
+            operator.emit(Updates(rows, step.stamp, diff))
+        return []
+    tasks = _make_tasks(operator, Updates.concat(pending), hydrating=step.hydrating)
+    visible_layers = np.full(tasks.is_before.shape[0], len(layers), np.int64)
+    if operator.arrangement.has_changed:
+        visible_layers[tasks.is_before] -= 1
+    answer = operator.read_groups(layers, tasks, visible_layers)
+    operator.emit(_result_differences(operator, answer, tasks))
+    return []
+
+
+def _flush_in_loop(operator: GroupOperator, differences: MixedDifferences) -> list[Rounds]:
+    step, layers = operator.step, operator.arrangement.layers
+    pending, prefixes = operator.take_pending(), operator.scheduled_groups.pop(step.rounds)
+    if not (pending or prefixes) or not layers:
+        return []
+    prefix = distinct_prefixes(pending, prefixes, operator.group)
+    groups, epochs, later = operator.scheduled_groups.add_changed(prefix, layers, step)
+    rows, diff, task = differences(layers, prefix, groups, epochs)
+    time = step.stamp
+    if not step.has_single_time:
+        time = np.repeat(step.stamp, task.shape[0], axis=1)
+        time[0] = epochs[task]
+    operator.emit(Updates(rows, time, diff))
+    return later
+
+
+def read_differences(
+    operator: GroupOperator, layers: Layers, prefix: Words, groups: Words, epochs: Words
+) -> GroupRows:
+    """Return mixed differences of groups ``prefix[:, groups]`` at these epochs and the current rounds.
+
+    The result is (rows, diffs, task of each), each row once per task.
+    """
+    step, corners = operator.step, Corners.below(operator.step)
+    times = corners.times(epochs, step.rounds)
+    at = np.ascontiguousarray(prefix[:, np.repeat(groups, corners.count)])
+    trace_times = np.ascontiguousarray(times[: operator.arrangement.spine.depth])
+    tasks = Tasks(at, trace_times, np.zeros(times.shape[1], np.bool_))
+    visible_layers = np.full(times.shape[1], len(layers), np.int64)
+    rows, count, task = operator.read_groups(layers, tasks, visible_layers)
+    origin = task // corners.count
+    signed = count * corners.signs[task % corners.count]
+    net = Updates(rows, origin.reshape(1, -1), signed).consolidate()
+    return net.data, net.diffs(), net.times()[0]
+
+
+def _make_tasks(operator: GroupOperator, updates: Updates, *, hydrating: bool) -> Tasks:
+    """Return one task per changed (group, time), and one per group before the step."""
+    prefix, times = updates.data[: operator.group], updates.times()
+    keys = np.concatenate((prefix, times)) if not hydrating else prefix
+    changed = np.unique(keys, axis=1) if keys.shape[0] else keys[:, :1]
+    prefix = np.ascontiguousarray(changed[: operator.group])
+    if hydrating:
+        at = np.full((operator.arrangement.spine.depth, changed.shape[1]), LAST_TIME, np.int64)
+        return Tasks(prefix, at, np.zeros(changed.shape[1], np.bool_))
+    at = changed[operator.group :]
+    first = np.ones(changed.shape[1], np.bool_)
+    if operator.group:
+        first[1:] = (prefix[:, 1:] != prefix[:, :-1]).any(axis=0)
+    else:
+        first[1:] = False
+    origin = np.sort(np.concatenate((np.arange(changed.shape[1]), np.flatnonzero(first))))
+    before = np.zeros(origin.shape[0], np.bool_)
+    before[:-1] = origin[:-1] == origin[1:]
+    at = np.where(before, LAST_TIME, at[:, origin])
+    return Tasks(np.ascontiguousarray(prefix[:, origin]), np.ascontiguousarray(at), before)
+
+
+def _result_differences(operator: GroupOperator, results: GroupRows, tasks: Tasks) -> Updates:
+    """Return the changes: each result appears at its task's time and goes at the group's next task."""
+    rows, count, task = results
+    entering = np.flatnonzero(~tasks.is_before[task])
+    following = np.append(~tasks.is_before[1:], False)
+    if operator.group:
+        same = (tasks.prefix[:, 1:] == tasks.prefix[:, :-1]).all(axis=0)
+        following[:-1] &= same
+    leaving = np.flatnonzero(following[task])
+    index = np.concatenate((entering, leaving))
+    when = np.concatenate((task[entering], task[leaving] + 1))
+    diff = np.concatenate((count[entering], -count[leaving]))
+    data = np.ascontiguousarray(rows[:, index])
+    time = np.ascontiguousarray(tasks.times[:, when])
+    if operator.step.has_single_time:
+        time = operator.step.stamp
+    return Updates(data, time, diff).consolidate()
+
+
+def group_snapshot(operator: GroupOperator) -> Iterator[Updates]:
+    """Yield the results of all groups."""
+    parts = [Updates(u.data[: operator.group], u.time, u.diff) for u in operator.arrangement.snapshot()]
+    if not parts:
+        return
+    tasks = _make_tasks(operator, Updates.concat(parts), hydrating=True)
+    layers = operator.arrangement.layers
+    visible_layers = np.full(tasks.is_before.shape[0], len(layers), np.int64)
+    rows, count, _ = operator.read_groups(layers, tasks, visible_layers)
+    yield Updates(rows, operator.step.stamp, count)
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
-class GroupReader(Operator):
-    """Base: for each change of a group, retract its old result and add its new one."""
+class TopK(Operator):
+    """``plan.TopK``: a window of each group's rows, in the order of the arrangement."""
 
     arrangement: Arrange
     group: int
     scheduled_groups: ScheduledGroups = field(default_factory=ScheduledGroups)
-
-    def absorb(self) -> None:
-        """Wait for the flush."""
+    limit: int | None
+    offset: int
+    exact: ExactOrder | None = None
+    wasted_reads: int = 0
+    is_compacting: bool = False
 
     def flush(self) -> None:
-        if self.place.scope.depth > 1:
-            self._flush_in_loop()
-            return
-        pending = self.take_pending()
-        if not pending:
-            return
-        step = self.step
-        if step.has_single_time and not step.hydrating:
-            self._flush_single_epoch(distinct_prefixes(pending, (), self.group))
-            return
-        tasks = self._make_tasks(Updates.concat(pending), hydrating=step.hydrating)
-        layers = self.arrangement.layers
-        visible_layers = np.full(tasks.is_before.shape[0], len(layers), np.int64)
-        if self.arrangement.has_changed:
-            visible_layers[tasks.is_before] -= 1
-        answer = self.read_groups(layers, tasks, visible_layers)
-        self.emit(self._result_differences(answer, tasks))
-
-    def _flush_single_epoch(self, prefix: Words) -> None:
-        """Emit the differences of these groups between the step's only epoch and the one before."""
-        groups = np.arange(prefix.shape[1], dtype=np.int64)
-        epochs = np.full(prefix.shape[1], self.step.time, np.int64)
-        layers = self.arrangement.layers
-        if layers:
-            rows, diff, _ = self.mixed_differences(layers, prefix, groups, epochs)
-            self.emit(Updates(rows, self.step.stamp, diff))
-
-    def _flush_in_loop(self) -> None:
-        """Emit the mixed differences of the groups that have changed or are scheduled in this round."""
-        step, layers = self.step, self.arrangement.layers
-        pending, prefixes = self.take_pending(), self.scheduled_groups.pop(step.rounds)
-        if not (pending or prefixes) or not layers:
-            return
-        prefix = distinct_prefixes(pending, prefixes, self.group)
-        groups, epochs, later = self.scheduled_groups.add_changed(prefix, layers, step)
-        for rounds in later:
+        for rounds in flush_groups(self, self._mixed_differences):
             self.place.scope.schedule_at(self, rounds)
-        rows, diff, task = self.mixed_differences(layers, prefix, groups, epochs)
-        time = step.stamp
-        if not step.has_single_time:
-            time = np.repeat(step.stamp, task.shape[0], axis=1)
-            time[0] = epochs[task]
-        self.emit(Updates(rows, time, diff))
 
-    def mixed_differences(
-        self, layers: Layers, prefix: Words, groups: Words, epochs: Words
-    ) -> tuple[Words, Words, Words]:
-        """Return mixed differences of groups ``prefix[:, groups]`` at these epochs and the current rounds.
-
-        The result is (rows, diffs, task of each), each row once per task.
-        """
-        step, corners = self.step, Corners.below(self.step)
-        times = corners.times(epochs, step.rounds)
-        at = np.ascontiguousarray(prefix[:, np.repeat(groups, corners.count)])
-        trace_times = np.ascontiguousarray(times[: self.arrangement.spine.depth])
-        tasks = Tasks(at, trace_times, np.zeros(times.shape[1], np.bool_))
-        visible_layers = np.full(times.shape[1], len(layers), np.int64)
-        rows, count, task = self.read_groups(layers, tasks, visible_layers)
-        origin = task // corners.count
-        signed = count * corners.signs[task % corners.count]
-        net = Updates(rows, origin.reshape(1, -1), signed).consolidate()
-        return net.data, net.diffs(), net.times()[0]
+    def snapshot(self) -> Iterator[Updates]:
+        return group_snapshot(self)
 
     def commit(self) -> None:
         self.pending.clear()
@@ -381,71 +469,7 @@ class GroupReader(Operator):
         self.pending.clear()
         self.scheduled_groups.clear()
 
-    def _make_tasks(self, updates: Updates, *, hydrating: bool) -> Tasks:
-        """Return one task per changed (group, time), and one per group before the step."""
-        prefix, times = updates.data[: self.group], updates.times()
-        keys = np.concatenate((prefix, times)) if not hydrating else prefix
-        changed = np.unique(keys, axis=1) if keys.shape[0] else keys[:, :1]
-        prefix = np.ascontiguousarray(changed[: self.group])
-        if hydrating:
-            at = np.full((self.arrangement.spine.depth, changed.shape[1]), LAST_TIME, np.int64)
-            return Tasks(prefix, at, np.zeros(changed.shape[1], np.bool_))
-        at = changed[self.group :]
-        first = np.ones(changed.shape[1], np.bool_)
-        if self.group:
-            first[1:] = (prefix[:, 1:] != prefix[:, :-1]).any(axis=0)
-        else:
-            first[1:] = False
-        origin = np.sort(np.concatenate((np.arange(changed.shape[1]), np.flatnonzero(first))))
-        before = np.zeros(origin.shape[0], np.bool_)
-        before[:-1] = origin[:-1] == origin[1:]
-        at = np.where(before, LAST_TIME, at[:, origin])
-        return Tasks(np.ascontiguousarray(prefix[:, origin]), np.ascontiguousarray(at), before)
-
-    def _result_differences(self, results: tuple[Words, Words, Words], tasks: Tasks) -> Updates:
-        """Return the changes: each result appears at its task's time and goes at the group's next task."""
-        rows, count, task = results
-        entering = np.flatnonzero(~tasks.is_before[task])
-        following = np.append(~tasks.is_before[1:], False)
-        if self.group:
-            same = (tasks.prefix[:, 1:] == tasks.prefix[:, :-1]).all(axis=0)
-            following[:-1] &= same
-        leaving = np.flatnonzero(following[task])
-        index = np.concatenate((entering, leaving))
-        when = np.concatenate((task[entering], task[leaving] + 1))
-        diff = np.concatenate((count[entering], -count[leaving]))
-        data = np.ascontiguousarray(rows[:, index])
-        time = np.ascontiguousarray(tasks.times[:, when])
-        if self.step.has_single_time:
-            time = self.step.stamp
-        return Updates(data, time, diff).consolidate()
-
-    def read_groups(self, layers: Layers, tasks: Tasks, visible_layers: Words) -> tuple[Words, Words, Words]:
-        """Return the output rows of the tasks: (rows, multiplicities, task of each), tasks ascending."""
-        raise NotImplementedError
-
-    def snapshot(self) -> Iterator[Updates]:
-        parts = [Updates(u.data[: self.group], u.time, u.diff) for u in self.arrangement.snapshot()]
-        if not parts:
-            return
-        tasks = self._make_tasks(Updates.concat(parts), hydrating=True)
-        layers = self.arrangement.layers
-        visible_layers = np.full(tasks.is_before.shape[0], len(layers), np.int64)
-        rows, count, _ = self.read_groups(layers, tasks, visible_layers)
-        yield Updates(rows, self.step.stamp, count)
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class TopK(GroupReader):
-    """``plan.TopK``: a window of each group's rows, in the order of the arrangement."""
-
-    limit: int | None
-    offset: int
-    exact: ExactOrder | None = None
-    wasted_reads: int = 0
-    is_compacting: bool = False
-
-    def read_groups(self, layers: Layers, tasks: Tasks, visible_layers: Words) -> tuple[Words, Words, Words]:
+    def read_groups(self, layers: Layers, tasks: Tasks, visible_layers: Words) -> GroupRows:
         skip, limit, texts = self._read_limits()
         rows, count, task, updates_read = collect(
             layers, tasks.prefix, tasks.times, visible_layers, self.width, skip, limit, texts
@@ -461,11 +485,9 @@ class TopK(GroupReader):
             return self.offset, self.limit, ()
         return 0, None if self.limit is None else self.offset + self.limit, self.exact.ends
 
-    def mixed_differences(
-        self, layers: Layers, prefix: Words, groups: Words, epochs: Words
-    ) -> tuple[Words, Words, Words]:
+    def _mixed_differences(self, layers: Layers, prefix: Words, groups: Words, epochs: Words) -> GroupRows:
         if self.exact is not None:
-            return GroupReader.mixed_differences(self, layers, prefix, groups, epochs)
+            return read_differences(self, layers, prefix, groups, epochs)
         step, corners = self.step, Corners.below(self.step)
         times = epochs, step.inner
         rows, diff, task, wasted = differences(

@@ -22,7 +22,7 @@ from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Source
 from kpg.runtime.operators.linear import Concat, Constant, Laziness, Linear, Negate
-from kpg.runtime.operators.loop import ArrangedLeave, Enter, Leave, Loop, Variable, iterate_operators
+from kpg.runtime.operators.loop import Enter, Leave, Loop, Variable, iterate_operators
 from kpg.runtime.operators.reduce import AggregateOutput, LoopReduce, Reduce, Single, ThresholdOutput
 from kpg.runtime.plan import user
 from kpg.runtime.records import dataclass
@@ -440,6 +440,7 @@ def _leave(loop: Operator, result: int, site: Site, *, is_arranged: bool) -> Ope
     operator: Operator = Leave(place)
     if is_arranged:
         spine = Spine(site.width, site.scope.depth, key=site.width, effort=site.context.merge_effort)
-        operator = ArrangedLeave(place, key=site.width, spine=spine, handle=TraceHandle(spine))
+        handle = TraceHandle(spine)
+        operator = Arrange(place, key=site.width, spine=spine, handle=handle, leaves_loop=True)
     source.consumers.append((operator, 0))
     return operator

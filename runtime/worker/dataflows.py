@@ -34,7 +34,7 @@ from kpg.runtime.interrupts import begin_step, end_step
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Capture, Input, Sink, Source
 from kpg.runtime.operators.linear import snapshot_where
-from kpg.runtime.operators.loop import ArrangedLeave, Loop, iterate_operators
+from kpg.runtime.operators.loop import Loop, iterate_operators
 from kpg.runtime.operators.user import Custom
 from kpg.runtime.trace.batch import collect
 from kpg.runtime.trace.updates import Updates
@@ -170,7 +170,7 @@ def detach(operators: Iterable[Operator]) -> None:
     """Remove the inputs of arrangements among operators that never send again."""
     for operator in operators:
         if isinstance(operator, Arrange) and operator.inputs:
-            if not isinstance(operator, ArrangedLeave):  # a remaining loop must still find all its leaves
+            if not operator.leaves_loop:  # a remaining loop must still find all its leaves
                 for source in operator.inputs:
                     source.consumers = [(c, port) for c, port in source.consumers if c is not operator]
             operator.place = replace(operator.place, inputs=())

@@ -13,7 +13,7 @@ from kpg.runtime.kernels import historytable
 from kpg.runtime.kernels import ranks as kernels
 from kpg.runtime.operators.exchange import LocalShare, SendExchange
 from kpg.runtime.operators.linear import Linear, apply_mfp_to_parts
-from kpg.runtime.operators.loop import ArrangedLeave, Leave
+from kpg.runtime.operators.loop import is_leave
 from kpg.runtime.operators.reduce import LoopReduce, ThresholdOutput
 from kpg.runtime.operators.topk import TopK
 from kpg.runtime.state.history import HistoryTable
@@ -92,8 +92,9 @@ class StateRanks:
 def ranks(output: Operator) -> StateRanks | None:
     """Return the ranks of a set that leaves a loop; None for any other output."""
     result = _loop_result(output)
-    is_set = isinstance(result, LoopReduce) and isinstance(result.output, ThresholdOutput)
-    return StateRanks(result.table) if is_set else None
+    if isinstance(result, LoopReduce) and isinstance(result.output, ThresholdOutput):
+        return StateRanks(result.table)
+    return None
 
 
 def first_rounds(output: Operator) -> tuple[Words, Words] | None:
@@ -114,7 +115,7 @@ def first_rounds(output: Operator) -> tuple[Words, Words] | None:
 
 def _loop_result(output: Operator) -> Operator | None:
     """Return the operator in the loop whose result leaves as ``output``; None if there is none."""
-    if not isinstance(output, Leave | ArrangedLeave):
+    if not is_leave(output):
         return None
     result = output.inputs[0]
     while isinstance(result, LocalShare | SendExchange):

@@ -13,16 +13,28 @@ the rows of their frames; partial aggregates represent the rest.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.dataflow.dataflow_graph import Operator
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.functions import TEXT_WORDS, Hierarchical, lookup_aggregate, window_function
 from kpg.runtime.functions.aggregation.window_functions import WindowResult
-from kpg.runtime.operators.topk import ExactOrder, GroupReader, Tasks, distinct_prefixes
+from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.operators.topk import (
+    ExactOrder,
+    GroupRows,
+    ScheduledGroups,
+    Tasks,
+    distinct_prefixes,
+    flush_groups,
+    group_snapshot,
+    read_differences,
+)
 from kpg.runtime.operators.windows.partition_index import IndexSpec, Key, Node, PartitionIndex
 from kpg.runtime.operators.windows.window_evaluation import (
     Surroundings,
@@ -475,9 +487,12 @@ For more, reading the partition is cheaper.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Window(GroupReader):
+class Window(Operator):
     """Each row of a partition with the calls' results; equal rows are separate rows."""
 
+    arrangement: Arrange
+    group: int
+    scheduled_groups: ScheduledGroups = field(default_factory=ScheduledGroups)
     peers: tuple[int, ...]
     calls: tuple[WindowCall, ...]
     exact: ExactOrder | None
@@ -490,7 +505,10 @@ class Window(GroupReader):
     computed_rows: int = 0
     """Rows computed so far, for tests that count work."""
 
-    def read_groups(self, layers: Layers, tasks: Tasks, visible_layers: Words) -> tuple[Words, Words, Words]:
+    def snapshot(self) -> Iterator[Updates]:
+        return group_snapshot(self)
+
+    def read_groups(self, layers: Layers, tasks: Tasks, visible_layers: Words) -> GroupRows:
         rows, count, task, _ = collect(
             layers, tasks.prefix, tasks.times, visible_layers, self.arrangement.width
         )
@@ -507,15 +525,14 @@ class Window(GroupReader):
     def flush(self) -> None:
         step = self.step
         local = self.index_spec is not None and self.place.scope.depth == 1
-        if not local or step.hydrating or not self.pending:
-            GroupReader.flush(self)
-            return
-        if not step.has_single_time:
+        if local and not step.hydrating and self.pending:
+            if step.has_single_time:
+                self._flush_locally(Updates.concat(self.take_pending()).consolidate())
+                return
             for prefix in distinct_prefixes(self.pending, (), self.group).T.tolist():
                 self._set_index(tuple(prefix), None)
-            GroupReader.flush(self)
-            return
-        self._flush_locally(Updates.concat(self.take_pending()).consolidate())
+        for rounds in flush_groups(self, partial(read_differences, self)):
+            self.place.scope.schedule_at(self, rounds)
 
     def _flush_locally(self, updates: Updates) -> None:
         """Emit the differences of partitions, by their index or by reading them."""
@@ -594,11 +611,13 @@ class Window(GroupReader):
             self.indexes[partition] = index
 
     def commit(self) -> None:
-        GroupReader.commit(self)
+        self.pending.clear()
+        self.scheduled_groups.clear()
         self.undo_indexes.clear()
 
     def rollback(self) -> None:
-        GroupReader.rollback(self)
+        self.pending.clear()
+        self.scheduled_groups.clear()
         for partition, index in self.undo_indexes.items():
             if index is None:
                 self.indexes.pop(partition, None)

@@ -19,9 +19,8 @@ from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.basic_reduce import Fold
 from kpg.runtime.operators.ego import Ego
 from kpg.runtime.operators.input import Input, Sink
-from kpg.runtime.operators.loop import ArrangedLeave, Loop
+from kpg.runtime.operators.loop import Loop
 from kpg.runtime.operators.reduce import LoopReduce, Reduce, Single
-from kpg.runtime.operators.topk import GroupReader
 from kpg.runtime.operators.user import Custom
 from kpg.runtime.operators.user_reduce import OutputRecord, UserReduce
 from kpg.runtime.state.groups import GroupTable
@@ -39,7 +38,7 @@ from kpg.runtime.worker.base_tables import BaseTables
 from kpg.runtime.worker.worker import Worker
 
 SAVED = (
-    Arrange, ArrangedLeave, Reduce, Single, LoopReduce, UserReduce, Fold, Loop,
+    Arrange, Reduce, Single, LoopReduce, UserReduce, Fold, Loop,
 )  # fmt: skip
 COMPUTED_ANEW = (Custom, Ego, Input, Sink, dataflows.Capture)
 """What no durable database takes: operators in Python; overlays; listeners; pasts of views."""
@@ -47,7 +46,6 @@ COMPUTED_ANEW = (Custom, Ego, Input, Sink, dataflows.Capture)
 OF_EVERY_OPERATOR = {"place", "consumers", "owners", "pending", "scheduled_step", "is_hydrated", "counters"}
 KEPT = {
     Arrange: "spine handle bound",
-    ArrangedLeave: "spine handle bound",
     Reduce: "table",
     Single: "table",
     LoopReduce: "table bound",
@@ -59,7 +57,7 @@ KEPT = {
 NOT_STATE = {
     "output", "arrangement", "undo_groups", "buffered_updates", "caller", "calls", "has_changed",
     "hydration_path", "committed_bound", "is_compacting", "comparison", "is_consolidated", "data",
-    "wasted_reads", "deltas", "dictionary", "error_at_limit", "evaluators", "exact",
+    "wasted_reads", "deltas", "dictionary", "leaves_loop", "error_at_limit", "evaluators", "exact",
     "expander", "folders", "group", "lazy", "make_runner", "indexes", "key", "leading_type", "left",
     "left_mfp", "limit", "mark", "match_count", "mfp", "offset", "scheduled_groups", "reads_pending",
     "pair_mfp", "paths", "peers", "poll", "is_reading", "computed_rows", "result", "results", "right",
@@ -82,10 +80,7 @@ def classes(base: type[Operator]) -> Iterator[type[Operator]]:
 def test_every_class_of_operators_is_known() -> None:
     for module in pkgutil.walk_packages(kpg.runtime.operators.__path__, "kpg.runtime.operators."):
         importlib.import_module(module.name)
-    bases = {
-        GroupReader.__name__
-    }  # fmt: skip
-    found = {one for one in classes(Operator) if one.__name__ not in bases | OF_WORKERS}
+    found = {one for one in classes(Operator) if one.__name__ not in OF_WORKERS}
     assert found == {*SAVED, *STATELESS, *COMPUTED_ANEW}
     assert set(KEPT) == set(SAVED)
 
