@@ -117,7 +117,7 @@ class Join(Operator):
         time = delta.time
         if depth > 1 and len(path.stages) > 1:
             delta, origin = delta.with_time(np.concatenate((time, time))), depth
-        updates, stages_passed = self._match_while_small(path, apply_mfp_to_net(path.mfp, delta), origin)
+        updates, stages_passed = _match_while_small(self, path, apply_mfp_to_net(path.mfp, delta), origin)
         if not updates.data.shape[1]:
             return
         if stages_passed == len(path.stages):
@@ -125,45 +125,19 @@ class Join(Operator):
                 updates = updates.with_time(time if updates.time is delta.time else updates.time[:depth])
             self.emit(updates, more=updates.data.shape[1] >= LARGE_CHUNK)
             return
-        results = self._match_stages(
-            path, path.stages[stages_passed:], (updates,), origin=origin, hydrating=False
+        results = _match_stages(
+            self, path, path.stages[stages_passed:], (updates,), origin=origin, hydrating=False
         )
         if origin:
             results = (matches.with_time(matches.time[:depth]) for matches in results)
-        self._emit_all(results)
-
-    def _match_while_small(self, path: JoinPath, updates: Updates, origin: int) -> tuple[Updates, int]:
-        """Run the stages as long as updates are few; return the updates and the number of stages passed."""
-        step = self.step
-        closed, floor, relation = step.lower, step.floor, path.relation
-        for stages_passed, stage in enumerate(path.stages):
-            if not updates.data.shape[1]:
-                return updates, stages_passed
-            order = Order.THROUGH if stage.relation < relation else Order.BEFORE
-            matches = stage.matcher.match(
-                updates, stage.arrangement.spine.lookup_target(), order, closed, floor, origin
-            )
-            if matches is None:
-                return updates, stages_passed
-            self.match_count += matches.data.shape[1]
-            if stage is not path.stages[-1]:
-                matches = consolidate_if_grown(matches, updates.data.shape[1])
-            updates = apply_mfp_to_net(stage.mfp, matches)
-        return updates, len(path.stages)
-
-    def _emit_all(self, results: Iterable[Updates]) -> None:
-        """Emit results one by one, with interrupt checks in between."""
-        interrupt = self.place.scope.interrupt
-        for updates in results:
-            self.emit(updates, more=updates.data.shape[1] >= LARGE_CHUNK)
-            interrupt.check()
+        _emit_all(self, results)
 
     def hydrate(self) -> None:
         self.schedule()
 
     def _emit_contents(self) -> None:
         """Emit the whole result, computed along the cheapest path."""
-        self._emit_all(self.snapshot())
+        _emit_all(self, self.snapshot())
         self._clear()
 
     def snapshot(self) -> Iterator[Updates]:
@@ -178,44 +152,7 @@ class Join(Operator):
         ``origin`` as in ``lookup``.
         """
         mapped_parts = apply_mfp_to_parts(path.mfp, parts)
-        return self._match_stages(path, path.stages, mapped_parts, origin=origin, hydrating=hydrating)
-
-    def _match_stages(
-        self,
-        path: JoinPath,
-        stages: tuple[Stage, ...],
-        partial_results: Iterable[Updates],
-        *,
-        origin: int,
-        hydrating: bool,
-    ) -> Iterator[Updates]:
-        """Yield the matches of partial results with the arrangements of ``stages``."""
-        partial_results = iter(partial_results)
-        for stage in stages:
-            if hydrating:
-                order = Order.ANY
-            else:
-                order = Order.THROUGH if stage.relation < path.relation else Order.BEFORE
-            last = stage is stages[-1]
-            partial_results = apply_mfp_to_parts(
-                stage.mfp, self._lookup_stage(stage, partial_results, order, origin, last=last)
-            )
-        return partial_results
-
-    def _lookup_stage(
-        self, stage: Stage, stream: Iterable[Updates], order: Order, origin: int, *, last: bool
-    ) -> Iterator[Updates]:
-        step, keep = self.step, (stage.keep_stream, stage.keep_batch)
-        poll = self.place.scope.interrupt.check
-        closed, floor = step.lower, step.floor
-        for updates in stream:
-            target = stage.arrangement.lookup_target
-            for matches in lookup(
-                updates, stage.key, target, *keep, order, closed=closed, floor=floor, origin=origin, poll=poll
-            ):
-                self.match_count += len(matches)
-                yield matches if last else consolidate_if_grown(matches, len(updates))
-                poll()  # if a predicate rejects all matches, no later code polls
+        return _match_stages(self, path, path.stages, mapped_parts, origin=origin, hydrating=hydrating)
 
     def _contents(self, relation: int) -> Iterator[Updates]:
         """Yield a relation's contents: the updates of a new input, or the snapshot of an existing one."""
@@ -268,6 +205,81 @@ class Join(Operator):
 
     def rollback(self) -> None:
         self._clear()
+
+
+def _match_while_small(
+    operator: "Join | Segment", path: JoinPath, updates: Updates, origin: int
+) -> tuple[Updates, int]:
+    """Run the stages as long as updates are few; return the updates and the number of stages passed."""
+    step = operator.step
+    closed, floor, relation = step.lower, step.floor, path.relation
+    for stages_passed, stage in enumerate(path.stages):
+        if not updates.data.shape[1]:
+            return updates, stages_passed
+        order = Order.THROUGH if stage.relation < relation else Order.BEFORE
+        matches = stage.matcher.match(
+            updates, stage.arrangement.spine.lookup_target(), order, closed, floor, origin
+        )
+        if matches is None:
+            return updates, stages_passed
+        operator.match_count += matches.data.shape[1]
+        if stage is not path.stages[-1]:
+            matches = consolidate_if_grown(matches, updates.data.shape[1])
+        updates = apply_mfp_to_net(stage.mfp, matches)
+    return updates, len(path.stages)
+
+
+def _emit_all(operator: "Join | Segment", results: Iterable[Updates]) -> None:
+    """Emit results one by one, with interrupt checks in between."""
+    interrupt = operator.place.scope.interrupt
+    for updates in results:
+        operator.emit(updates, more=updates.data.shape[1] >= LARGE_CHUNK)
+        interrupt.check()
+
+
+def _match_stages(
+    operator: "Join | Segment",
+    path: JoinPath,
+    stages: tuple[Stage, ...],
+    partial_results: Iterable[Updates],
+    *,
+    origin: int,
+    hydrating: bool,
+) -> Iterator[Updates]:
+    """Yield the matches of partial results with the arrangements of ``stages``."""
+    partial_results = iter(partial_results)
+    for stage in stages:
+        if hydrating:
+            order = Order.ANY
+        else:
+            order = Order.THROUGH if stage.relation < path.relation else Order.BEFORE
+        last = stage is stages[-1]
+        partial_results = apply_mfp_to_parts(
+            stage.mfp, _lookup_stage(operator, stage, partial_results, order, origin, last=last)
+        )
+    return partial_results
+
+
+def _lookup_stage(
+    operator: "Join | Segment",
+    stage: Stage,
+    stream: Iterable[Updates],
+    order: Order,
+    origin: int,
+    *,
+    last: bool,
+) -> Iterator[Updates]:
+    step, keep = operator.step, (stage.keep_stream, stage.keep_batch)
+    poll = operator.place.scope.interrupt.check
+    closed, floor = step.lower, step.floor
+    for updates in stream:
+        target = stage.arrangement.lookup_target
+        for matches in lookup(
+            updates, stage.key, target, *keep, order, closed=closed, floor=floor, origin=origin, poll=poll
+        ):
+            operator.match_count += len(matches)
+            yield matches if last else consolidate_if_grown(matches, len(updates))
+            poll()  # if a predicate rejects all matches, no later code polls
 
 
 Words = NDArray[np.int64]
@@ -450,9 +462,13 @@ class RangeJoin(Operator):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Segment(Join):
+class Segment(Operator):
     """The stages of ``paths[0]`` over ``streams[0]``; only the first part applies the path's mfp."""
 
+    streams: tuple[Operator, ...]
+    paths: tuple[JoinPath, ...]
+    deltas: list[list[Updates]] = field(default_factory=list)
+    match_count: int = 0
     is_first: bool
     is_last: bool
     hydrates: bool
@@ -489,8 +505,8 @@ class Segment(Join):
         if self.is_first:
             parts = stream.snapshot() if stream.is_hydrated else delta
             parts = map(self._add_original_time, apply_mfp_to_parts(path.mfp, parts))
-        results = self._match_stages(path, path.stages, parts, origin=self._origin, hydrating=True)
-        self._emit_all(map(self._drop_original_time, results))
+        results = _match_stages(self, path, path.stages, parts, origin=self._origin, hydrating=True)
+        _emit_all(self, map(self._drop_original_time, results))
 
     def _match_changes(self, updates: Updates) -> None:
         (path,) = self.paths
@@ -498,16 +514,16 @@ class Segment(Join):
             updates = self._add_original_time(apply_mfp_to_net(path.mfp, updates))
         stages_passed = 0
         if path.stages:
-            updates, stages_passed = self._match_while_small(path, updates, self._origin)
+            updates, stages_passed = _match_while_small(self, path, updates, self._origin)
         if not len(updates):
             return
         if stages_passed == len(path.stages):
             self.emit(self._drop_original_time(updates), more=len(updates) >= LARGE_CHUNK)
             return
-        rest = self._match_stages(
-            path, path.stages[stages_passed:], (updates,), origin=self._origin, hydrating=False
+        rest = _match_stages(
+            self, path, path.stages[stages_passed:], (updates,), origin=self._origin, hydrating=False
         )
-        self._emit_all(map(self._drop_original_time, rest))
+        _emit_all(self, map(self._drop_original_time, rest))
 
     @property
     def _origin(self) -> int:
@@ -525,3 +541,9 @@ class Segment(Join):
 
     def snapshot(self) -> Iterator[Updates]:
         raise NotImplementedError("a part of a path has nothing of its own to read")
+
+    def commit(self) -> None:
+        self.deltas[0].clear()
+
+    def rollback(self) -> None:
+        self.deltas[0].clear()
