@@ -37,7 +37,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@for script in imports references layout matches documents prose; do \
+	@for script in imports classes references layout matches documents prose; do \
 		echo "$(BIN)/python .ci/$$script.py"; $(BIN)/python .ci/$$script.py || exit 1; done
 
 check: lint test

@@ -18,6 +18,7 @@ def script(name: str) -> ModuleType:
 
 
 LAYOUT, PROSE, DOCUMENTS = script("layout"), script("prose"), script("documents")
+CLASSES = script("classes")
 
 
 def test_a_module_needs_a_docstring_and_a_package() -> None:
@@ -46,6 +47,19 @@ def test_dataclasses_are_those_of_the_project() -> None:
     (violation,) = LAYOUT.dataclasses({"kpg/a.py": "from dataclasses import dataclass, field\n"})
     assert violation.startswith("kpg/a.py: imports dataclass")
     assert list(LAYOUT.dataclasses({"kpg/a.py": "from dataclasses import field\n"})) == []
+
+
+def test_classes_with_state_are_two_deep() -> None:
+    state = "def f(self):\n        self.x = 1"
+    CLASSES.add_module("kpg/a.py", f"class A:\n    {state}\nclass I: pass\nclass B(A, I): pass\n")
+    CLASSES.add_module(
+        "kpg/b.py",
+        f"import kpg.a as m\nfrom kpg.a import B\nclass C(m.B):\n    {state}\nclass D(C, B): y = 2\n",
+    )
+    CLASSES.add_module(
+        "runtime/c.py", f"from kpg.b import D\nclass E(D):\n    {state}\nclass X(ValueError): pass\n"
+    )
+    assert CLASSES.errors() == ["kpg.runtime.c.E: 3 classes deep; own what it inherits"]
 
 
 @pytest.mark.parametrize(
