@@ -64,8 +64,8 @@ class Recorder(Protocol):
     def prepare_rows(self, words: Words) -> Callable[[], Any] | None:
         """Offer many rows ``int64[ncols, n]``, contiguous, that are being appended and may be committed.
 
-        Returns None, or a function whose result ``Executor.prepared_rows`` returns for these rows. The rows
-        must not change before the function has returned.
+        Returns None, or a function whose result ``TableAccess.prepared_rows`` returns for these rows. The
+        rows must not change before the function has returned.
         """
 
     def begin_bulk_load(self) -> None:

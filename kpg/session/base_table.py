@@ -99,7 +99,7 @@ class Table:
         )
 
     def insert(self, words: Words, *, checked: bool = False) -> Words:
-        """Append rows and return their rowids; see ``Executor.insert``.
+        """Append rows and return their rowids; see ``TableAccess.insert``.
 
         Unless they are ``checked``, generated columns are computed and CHECKs tested.
         """
@@ -137,7 +137,7 @@ class Table:
         return self._executor.load_staging
 
     def delete(self, rowids: Words) -> None:
-        """Delete live rows; see ``Executor.delete``."""
+        """Delete live rows; see ``TableAccess.delete``."""
         for hook in self._change_hooks:
             hook(self.name, rowids, None)
         if self.guard is not None:
