@@ -264,6 +264,8 @@ def is_linkable(operator: Operator) -> bool:
             return False
         case Linear():
             return is_simple(step_mfp(operator))
+        case Arrange(leaves_loop=leaves_loop):
+            return not leaves_loop
         case Join(paths=paths):
             return all(
                 is_simple(path.mfp) and all(is_simple(stage.mfp) for stage in path.stages) for path in paths
