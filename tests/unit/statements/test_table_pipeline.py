@@ -494,3 +494,38 @@ def test_a_stage_of_an_extension_sees_the_rows_of_every_way(
                     way(db, "t", {"k": 1, "v": 13, "w": 0}, tmp_path)
                 way(db, "t", {"k": 1, "v": 3, "w": 0}, tmp_path)
                 assert (1, 3, 6) in db.query("select * from t").fetchall(), (group, name)
+
+
+FOLLOWED: list[tuple[str, str | None, str | None]] = [
+    ("", None, None),
+    ("alter table t add constraint small check (v < 10)", "23514", "23514"),
+    ("begin; alter table t drop constraint small; rollback", "23514", "23514"),
+    ("alter table t drop constraint small", None, None),
+    ("alter table t enable row level security", None, "42501"),
+    ("create policy p on t with check (v > 9)", None, None),
+    ("alter policy p on t with check (v < 9)", None, "42501"),
+    ("begin; alter table t disable row level security; rollback", None, "42501"),
+    ("alter table t disable row level security", None, None),
+    ("alter table t alter column w type varchar(2)", "22001", "22001"),
+    ("alter table t alter column w type text", None, None),
+    ("create table whole (k int, v int, w text) partition by range (v);"
+     "alter table whole attach partition t for values from (0) to (11)", "23514", "23514"),
+    ("alter table whole detach partition t", None, None),
+]  # fmt: skip
+
+
+def test_cached_inserts_follow_definitions() -> None:
+    """One shape of INSERT, of two roles, between the definitions that change the stages of its table."""
+    with kpg.connect() as db:
+        db.sql("create table t (k int, v int, w text); create role bob; grant all on t to bob")
+        with db.session("bob") as bob:
+            for definition, *expected in FOLLOWED:
+                db.sql(f"delete from t; {definition}")
+                for writer, wanted in zip((db, bob), expected, strict=True):
+                    for _ in range(2):
+                        try:
+                            writer.sql(f"insert into t values ({next(numbers)}, 11, 'abc')")
+                            found = None
+                        except kpg.Error as error:
+                            found = sqlstate_of(error)
+                        assert found == wanted, (definition, writer)
