@@ -4,13 +4,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.executor import DistributedExecutor, Executor
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.trace.merge import EFFORT
 from kpg.runtime.worker.worker import Worker
 
 if TYPE_CHECKING:
+    from kpg.runtime.cluster import coordinator as coordinators
+    from kpg.runtime.cluster import transport
     from kpg.runtime.cluster.installation import Placer
     from kpg.runtime.cluster.messages import Crew
+    from kpg.runtime.spark import stage as spark_stage
+else:
+    transport = LazyModule("kpg.runtime.cluster.transport")
+    spark_stage = LazyModule("kpg.runtime.spark.stage")
+    coordinators = LazyModule("kpg.runtime.cluster.coordinator")
 
 MERGE_EFFORTS: Final = {"eager": 1 << 40, "default": EFFORT, "lazy": 1}
 """Rows of merge work, for each unfinished merge, per row inserted into an arrangement."""
@@ -18,17 +26,12 @@ MERGE_EFFORTS: Final = {"eager": 1 << 40, "default": EFFORT, "lazy": 1}
 
 def processes(count: int, merge_effort: str) -> "Crew":
     """Return workers in processes of this machine."""
-    from kpg.runtime.cluster.transport import ProcessMembers  # lazy: most databases have one worker
-
-    return ProcessMembers(count, _effort(merge_effort))
+    return transport.ProcessMembers(count, _effort(merge_effort))
 
 
 def executors(session: Any, count: int, merge_effort: str) -> "Crew":
     """Return workers that are tasks of one stage of a Spark session."""
-    from kpg.runtime.cluster.transport import NetworkMembers  # lazy: most databases have one worker
-    from kpg.runtime.spark.stage import BarrierStage  # lazy: most databases have one worker
-
-    return NetworkMembers(count, _effort(merge_effort), BarrierStage(session, count))
+    return transport.NetworkMembers(count, _effort(merge_effort), spark_stage.BarrierStage(session, count))
 
 
 def distributed_executor(
@@ -38,9 +41,7 @@ def distributed_executor(
 
     ``placer`` adapts plans to them.
     """
-    from kpg.runtime.cluster.coordinator import Coordinator  # lazy: most databases have one worker
-
-    return Coordinator(crew, placer, _effort(merge_effort), interrupt)
+    return coordinators.Coordinator(crew, placer, _effort(merge_effort), interrupt)
 
 
 def local_executor(merge_effort: str, interrupt: DeferredInterrupt) -> Executor:

@@ -6,13 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from kpg.runtime.dataflow.dataflow_graph import Operator, Step
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.kernels import Kernel
 from kpg.runtime.kernels.links import SMALL_STEP
 from kpg.runtime.native.load import are_compiled
 from kpg.runtime.operators.loop import Loop, iterate_operators
 
 if TYPE_CHECKING:
+    from kpg.runtime.chain import chain as chains
     from kpg.runtime.chain.chain import Chain, Rounds
+else:
+    chains = LazyModule("kpg.runtime.chain.chain")
 
 FEW: Final = SMALL_STEP
 """Maximum rows of a step that runs as a chain; larger steps bypass heads and need the operators."""
@@ -87,9 +91,8 @@ class ChainCache:
             if not load_kernels():
                 self._small_steps = USUAL - RETRY_STEPS
                 return None
-            from kpg.runtime.chain.chain import Chain  # lazy: a program of a few statements makes none
 
-            self._chain = Chain(operators())
+            self._chain = chains.Chain(operators())
         return self._chain
 
     def add_name(self, name: str) -> None:
@@ -131,9 +134,8 @@ def make_rounds(loop: Loop) -> "Rounds | None":
     """Return the chain of a loop's step; None if its kernels are not loaded."""
     if not load_kernels((*CHAIN_KERNELS, *LOOP_KERNELS)):
         return None
-    from kpg.runtime.chain.chain import Rounds  # lazy: most loops have few rounds
 
-    return Rounds(loop)
+    return chains.Rounds(loop)
 
 
 def load_kernels(names: Sequence[str] = CHAIN_KERNELS) -> bool:

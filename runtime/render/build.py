@@ -5,7 +5,7 @@ Rare operators are imported by the functions that build them.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.functions import AccumulatorKind, lookup_aggregate
 from kpg.runtime.functions.registry import guard_of
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.kernels import groups as group_kernels
 from kpg.runtime.kernels import moments
 from kpg.runtime.mfp import CompiledMfp
@@ -32,6 +33,20 @@ from kpg.runtime.state.groups import Accumulator, GroupTable
 from kpg.runtime.state.history import HistoryTable
 from kpg.runtime.trace.spine import Spine, TraceHandle
 from kpg.runtime.types import NULL
+
+if TYPE_CHECKING:
+    from kpg.runtime.operators import basic_reduce, expand, topk
+    from kpg.runtime.operators.windows import window_operator
+    from kpg.runtime.render import exchange as exchanges
+    from kpg.runtime.render import joins, user_nodes
+else:
+    joins = LazyModule("kpg.runtime.render.joins")
+    expand = LazyModule("kpg.runtime.operators.expand")
+    user_nodes = LazyModule("kpg.runtime.render.user_nodes")
+    exchanges = LazyModule("kpg.runtime.render.exchange")
+    basic_reduce = LazyModule("kpg.runtime.operators.basic_reduce")
+    topk = LazyModule("kpg.runtime.operators.topk")
+    window_operator = LazyModule("kpg.runtime.operators.windows.window_operator")
 
 
 def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
@@ -56,9 +71,7 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
         case plan.Arrange(input=ref, key=key):
             return _arrange(site, built[ref], key)
         case plan.RangeJoin():
-            from kpg.runtime.render.joins import build_range_join  # lazy: a rare node
-
-            return build_range_join(node, site, built, context)
+            return joins.build_range_join(node, site, built, context)
         case plan.Reduce():
             return _reduce(node, site, built)
         case plan.Distinct(input=ref) | plan.Threshold(input=ref):
@@ -66,10 +79,10 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
         case plan.Single(input=ref, key=key):
             return Single(site.place_after(built[ref]), table=GroupTable(key, ()))
         case plan.Expand(input=ref):
-            from kpg.runtime.operators.expand import Expand, Expander  # lazy: a rare node
-
-            expander = Expander(node, context.dictionary)
-            return Expand(site.place_after(built[ref]), expander=expander, poll=site.scope.interrupt.check)
+            expander = expand.Expander(node, context.dictionary)
+            return expand.Expand(
+                site.place_after(built[ref]), expander=expander, poll=site.scope.interrupt.check
+            )
         case plan.TopK():
             return _top_k(node, site, built)
         case plan.BasicReduce():
@@ -77,22 +90,14 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
         case plan.Window():
             return _window(node, site, built)
         case plan.Ego():
-            from kpg.runtime.render.user_nodes import build_ego  # lazy: a rare node
-
-            return build_ego(node, site, built)
+            return user_nodes.build_ego(node, site, built)
         case plan.Exchange():
-            from kpg.runtime.render.exchange import build_exchange  # lazy: a rare node
-
-            return build_exchange(node, site, built)
+            return exchanges.build_exchange(node, site, built)
         case plan.Fold(input=ref):
-            from kpg.runtime.operators.basic_reduce import Fold, make_folders  # lazy: a rare node
-
-            places = make_folders(node.aggregates, context.dictionary)
-            return Fold(site.place_after(built[ref]), group=node.key, folders=places)
+            places = basic_reduce.make_folders(node.aggregates, context.dictionary)
+            return basic_reduce.Fold(site.place_after(built[ref]), group=node.key, folders=places)
         case user.Apply() | user.UserReduce() | user.Custom() | user.Sink() | user.Input() | user.EnterAt():
-            from kpg.runtime.render.user_nodes import build_user  # lazy: a rare node
-
-            return build_user(node, site, built)
+            return user_nodes.build_user(node, site, built)
         case plan.Delta() | plan.HalfJoin() | plan.DeltaJoin():
             raise InternalError(f"{type(node).__name__} is built with the other nodes of its join")
         case plan.Import() | plan.Loop() | plan.Leave() | plan.Enter() | plan.Variable():
@@ -122,11 +127,9 @@ def _arrange(site: Site, source: Operator, key: int) -> Arrange:
 
 
 def _top_k(node: plan.TopK, site: Site, built: Built) -> Operator:
-    from kpg.runtime.operators.topk import ExactOrder, TopK  # lazy: a rare node
-
     source = arrangement_of(built[node.input])
-    exact = ExactOrder(node.exact, site.context.dictionary) if node.exact and node.limit != 0 else None
-    return TopK(
+    exact = topk.ExactOrder(node.exact, site.context.dictionary) if node.exact and node.limit != 0 else None
+    return topk.TopK(
         site.place_after(built[node.input]),
         arrangement=source,
         group=node.group,
@@ -137,31 +140,28 @@ def _top_k(node: plan.TopK, site: Site, built: Built) -> Operator:
 
 
 def _window(node: plan.Window, site: Site, built: Built) -> Operator:
-    from kpg.runtime.operators.topk import ExactOrder  # lazy: a rare node
-    from kpg.runtime.operators.windows.window_operator import Window, make_index_spec  # lazy: a rare node
-
     source, dictionary = arrangement_of(built[node.input]), site.context.dictionary
-    return Window(
+    return window_operator.Window(
         site.place_after(built[node.input]),
         arrangement=source,
         group=node.partition,
         peers=node.peers,
         calls=node.calls,
-        exact=ExactOrder(node.exact, dictionary) if node.exact else None,
+        exact=topk.ExactOrder(node.exact, dictionary) if node.exact else None,
         dictionary=dictionary,
-        index_spec=make_index_spec(source.width, node.peers, node.calls, node.exact, dictionary),
+        index_spec=window_operator.make_index_spec(
+            source.width, node.peers, node.calls, node.exact, dictionary
+        ),
     )
 
 
 def _basic_reduce(node: plan.BasicReduce, site: Site, built: Built) -> Operator:
-    from kpg.runtime.operators.basic_reduce import BasicReduce, make_evaluators  # lazy: a rare node
-
     source = arrangement_of(built[node.input])
-    return BasicReduce(
+    return basic_reduce.BasicReduce(
         site.place_after(built[node.input]),
         arrangement=source,
         group=node.key,
-        evaluators=make_evaluators(node.aggregates, site.context.dictionary),
+        evaluators=basic_reduce.make_evaluators(node.aggregates, site.context.dictionary),
     )
 
 
@@ -359,22 +359,16 @@ class Level:
         return operator
 
     def _delta_join(self, ref: plan.Ref, node: plan.DeltaJoin, site: Site) -> Operator:
-        from kpg.runtime.render.joins import build_delta_join, compact_paths  # lazy: a rare node
-
         paths = plan.paths_of(self.nodes, node)
         if not all(path.is_local for path in paths):
-            from kpg.runtime.render.exchange import build_distributed_join  # lazy: a rare node
-
-            return build_distributed_join(ref, paths, self)
+            return exchanges.build_distributed_join(ref, paths, self)
         halves = self.identities.compact_paths.get(ref)
         if halves is None:
-            halves = self.identities.compact_paths[ref] = compact_paths(paths)
+            halves = self.identities.compact_paths[ref] = joins.compact_paths(paths)
         inputs = [self.built[source] for source in plan.sources(self.nodes, node)]
-        join = build_delta_join(halves, inputs, site, self.built)
+        join = joins.build_delta_join(halves, inputs, site, self.built)
         if self.context.worker_group is not None:
-            from kpg.runtime.render.exchange import choose_hydration_path  # lazy: a rare node
-
-            join.hydration_path = choose_hydration_path(paths, self)
+            join.hydration_path = exchanges.choose_hydration_path(paths, self)
         return self._connect(join, (compact_path.path.delta.input for compact_path in halves))
 
     def _enter(self, ref: plan.Ref, site: Site) -> Operator:
@@ -413,9 +407,7 @@ class Level:
         entered = (self.built[ref] for ref in plan.inputs(node))
         results = tuple(body.built[ref] for ref in node.results)
         if self.context.worker_group is not None:
-            from kpg.runtime.render.exchange import build_loop  # lazy: a rare node
-
-            loop = build_loop(
+            loop = exchanges.build_loop(
                 self.context.worker_group, site, tuple(entered), tuple(body.new), results, scope
             )
         else:

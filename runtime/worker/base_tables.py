@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.executor import MANY, Recorder
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.tables.epochs import NONE, replay, table_changes_since
 from kpg.runtime.tables.row_groups import TableHistory
@@ -21,7 +22,10 @@ from kpg.runtime.worker import maintenance
 
 if TYPE_CHECKING:
     from kpg.runtime.checkpoint.worker_state import PendingRestore
+    from kpg.runtime.storage import packs
     from kpg.runtime.storage.packs import Sharded, ShardStore
+else:
+    packs = LazyModule("kpg.runtime.storage.packs")
 
 Words = NDArray[np.int64]
 
@@ -414,8 +418,6 @@ class BaseTables:
 
     def read_shards(self, schema: Schema, shards: "Sharded") -> Iterator[Words]:
         """Yield the rows of shards, in words of this worker's dictionary."""
-        from kpg.runtime.storage.packs import translate_columns  # lazy: databases in memory have no packs
-
         assert self.shard_store is not None
         text_columns = [place for place, type_ in enumerate(schema.types) if type_.is_interned]
         for shard in shards.shards:
@@ -424,7 +426,7 @@ class BaseTables:
                     self.dictionary.intern_parts(*self.shard_store.strings(shard)) if text_columns else NONE
                 )
                 for words in self.shard_store.parts(shard):
-                    yield translate_columns(words, text_columns, codes)
+                    yield packs.translate_columns(words, text_columns, codes)
 
     def replay_shards(self, epoch: int, table: str, start: int, shards: "Sharded") -> None:
         """Reapply an epoch's inserts to a table, whose rows workers have written."""

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from kpg.runtime.dataflow.dataflow_graph import LoopScope, Operator, Place
 from kpg.runtime.errors import InterfaceError, InternalError
 from kpg.runtime.executor import MAX_TIME
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.handles import (
     NO_FILTER,
     ArrangementInfo,
@@ -40,9 +41,14 @@ from kpg.runtime.trace.batch import collect
 from kpg.runtime.trace.updates import Updates
 
 if TYPE_CHECKING:
+    from kpg.runtime.operators import ego as ego_operator
     from kpg.runtime.plan import Plan
     from kpg.runtime.types import Type
+    from kpg.runtime.worker import derivation_rounds
     from kpg.runtime.worker.derivation_rounds import StateRanks
+else:
+    ego_operator = LazyModule("kpg.runtime.operators.ego")
+    derivation_rounds = LazyModule("kpg.runtime.worker.derivation_rounds")
 
 
 class Inputs:
@@ -275,9 +281,7 @@ class LocalInstallation:
         """
         output = self.output
         if not isinstance(output, Arrange):
-            from kpg.runtime.operators.ego import find_ego  # lazy: most databases have no ego view
-
-            if len(prefix) != 1 or find_ego(output) is None:
+            if len(prefix) != 1 or ego_operator.find_ego(output) is None:
                 raise InternalError(f"the output of {self.name} is not arranged")
             has_row, rows = self.rows_of(np.array(prefix, np.int64))
             rows = np.ascontiguousarray(rows[:, has_row])
@@ -293,30 +297,22 @@ class LocalInstallation:
 
     def rows_of(self, keys: Words) -> tuple[NDArray[np.bool_], Words]:
         """Return, for an ego view, which readers have a row, and rows for all of them."""
-        from kpg.runtime.operators.ego import read_rows  # lazy: most databases have no ego view
-
-        return read_rows(self.output, keys)
+        return ego_operator.read_rows(self.output, keys)
 
     def arrays_of(self, keys: Words) -> tuple[Words, Words] | None:
         """Return, for an ego view with array values, their lengths (0 without a row) and elements.
 
         The result is None if the values cannot be read in this way.
         """
-        from kpg.runtime.operators.ego import read_arrays  # lazy: most databases have no ego view
-
-        return read_arrays(self.output, keys)
+        return ego_operator.read_arrays(self.output, keys)
 
     def overlay(self) -> "OverlayInfo | None":
         """Return the overlay's statistics for an ego view; None otherwise."""
-        from kpg.runtime.operators.ego import overlay_info  # lazy: most databases have no ego view
-
-        return overlay_info(self.output)
+        return ego_operator.overlay_info(self.output)
 
     def decide_pushes(self) -> None:
         """Recompute an ego view's push decisions from the observed traffic."""
-        from kpg.runtime.operators.ego import find_ego  # lazy: most databases have no ego view
-
-        ego = find_ego(self.output)
+        ego = ego_operator.find_ego(self.output)
         assert ego is not None
         ego.engine.relabel()
 
@@ -380,15 +376,11 @@ class LocalInstallation:
 
     def ranks(self) -> "StateRanks | None":
         """Return the ranks of the rows if the output is a recursive set; None otherwise."""
-        from kpg.runtime.worker.derivation_rounds import ranks  # lazy: for explanations
-
-        return ranks(self.output)
+        return derivation_rounds.ranks(self.output)
 
     def first_rounds(self) -> tuple[Words, Words] | None:
         """Return the input rows of a min or max in a loop, and the round of each; None otherwise."""
-        from kpg.runtime.worker.derivation_rounds import first_rounds  # lazy: for explanations
-
-        return first_rounds(self.output)
+        return derivation_rounds.first_rounds(self.output)
 
     @property
     def last_step_seconds(self) -> float:

@@ -21,6 +21,7 @@ from kpg.runtime.chain.chain_selection import FEW, ChainCache, enable_round_chai
 from kpg.runtime.dataflow.dataflow_graph import Below, Operator, Place, Scope, Step
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
+from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.handles import ArrangementInfo, Installation, OperatorInfo
 from kpg.runtime.interrupts import DeferredInterrupt, Watch, begin_step, end_step
 from kpg.runtime.mfp import CompiledMfp
@@ -51,11 +52,14 @@ from kpg.runtime.worker.dataflows import (
 
 if TYPE_CHECKING:
     from kpg.runtime.chain.chain import Chain
+    from kpg.runtime.checkpoint import worker_state
     from kpg.runtime.checkpoint.captured_state import ArrayReader
     from kpg.runtime.checkpoint.worker_state import PendingRestore
     from kpg.runtime.executor import LoadStaging
     from kpg.runtime.operators.worker_group import WorkerGroup
     from kpg.runtime.storage.packs import Sharded
+else:
+    worker_state = LazyModule("kpg.runtime.checkpoint.worker_state")
 
 Words = NDArray[np.int64]
 MAX_COMPILED = 256
@@ -318,12 +322,10 @@ class Worker:
         Until :meth:`finish_fork` is called there, views installed on it reuse results that this worker has
         computed.
         """
-        from kpg.runtime.checkpoint.worker_state import fork  # lazy: for branches alone
-
         other = Worker(self.merge_effort, interrupt, dictionary=self.dictionary)
         self._chain_cache.discard()
         self.tables.commit_unchanged()
-        fork(self, other)
+        worker_state.fork(self, other)
         return other
 
     def finish_fork(self) -> None:
@@ -332,12 +334,8 @@ class Worker:
 
     def capture(self) -> object:
         """Return the state of all tables and views as data."""
-        from kpg.runtime.checkpoint.worker_state import (
-            capture_leaves,
-        )  # lazy: databases in memory keep no state
-
         self.tables.commit_unchanged()
-        return capture_leaves(self)
+        return worker_state.capture_leaves(self)
 
     def restore(self, state: object, read: "ArrayReader", make_reader: "Callable[[], ArrayReader]") -> None:
         """Provide captured state to tables and installations that are created afterwards.
@@ -346,9 +344,7 @@ class Worker:
         reader, for a
         branch.
         """
-        from kpg.runtime.checkpoint.worker_state import restore  # lazy: databases in memory keep no state
-
-        restore(self, state, read, make_reader)
+        worker_state.restore(self, state, read, make_reader)
 
     def finish_restore(self) -> list[str]:
         """End the restore and return descriptions of the recomputed parts."""
