@@ -41,11 +41,11 @@ def check_sums(aggregates: tuple[Aggregate, ...], values: Words) -> None:
                 raise sum_overflow(aggregate)
 
 
-@dataclass(frozen=True, slots=True)
 class AggregateOutput:
     """Output of ``plan.Reduce``: key columns and one column per accumulable aggregate."""
 
-    aggregates: tuple[Aggregate, ...]
+    def __init__(self, aggregates: tuple[Aggregate, ...]) -> None:
+        self.aggregates = aggregates
 
     @property
     def kind(self) -> int:
@@ -76,14 +76,14 @@ class AggregateOutput:
         yield from table.contents()
 
 
-@dataclass(frozen=True, slots=True)
 class ThresholdOutput:
     """Output of ``plan.Distinct`` and ``plan.Threshold``: rows of positive multiplicity.
 
     With ``distinct`` each once. The methods are those of ``AggregateOutput``.
     """
 
-    distinct: bool
+    def __init__(self, distinct: bool) -> None:
+        self.distinct = distinct
 
     @property
     def kind(self) -> int:
