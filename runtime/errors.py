@@ -80,11 +80,20 @@ class Error(Exception):
     routine: str | None = None
     """Postgres' routine name for this error, if drivers depend on it."""
 
-    def __init__(self, message: str, *, span: Span | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        span: Span | None = None,
+        hint: str | None = None,
+        sqlstate: str | None = None,
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.span = span
         self.hint = hint
+        if sqlstate is not None:
+            self.sqlstate = sqlstate
 
     def with_detail(self, detail: str) -> Self:
         """Set the details and return the error."""
@@ -145,8 +154,28 @@ class EndlessError(DataError):
     """A recursion has not reached its fixed point within its limit of rounds."""
 
 
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A violated constraint in Postgres' words, for clients. Names of tables have their schemas."""
+
+    sqlstate: str
+    message: str
+    detail: str | None
+    table: str
+    constraint: str = ""
+    column: str = ""
+
+
 class IntegrityError(DatabaseError):
     """A constraint is violated: duplicate key, NULL in a NOT NULL column, delete of an absent row."""
+
+    sqlstate = "23505"
+    violation: Violation | None = None
+
+    def of_constraint(self, violation: Violation) -> Self:
+        """Set the violated constraint and return the error."""
+        self.violation, self.sqlstate, self.detail = violation, violation.sqlstate, violation.detail
+        return self
 
 
 class OperationalError(DatabaseError):
@@ -165,6 +194,8 @@ class ProgrammingError(DatabaseError):
 
 class PrivilegeError(ProgrammingError):
     """The role lacks a privilege; ``detail`` says why."""
+
+    sqlstate = "42501"
 
     def __init__(
         self, message: str, *, span: Span | None = None, hint: str | None = None, detail: str | None = None
@@ -228,9 +259,13 @@ class SerializationError(OperationalError):
 class NotSupportedError(DatabaseError):
     """The text is valid SQL that kpg does not support."""
 
+    sqlstate = "0A000"
+
 
 class InternalError(DatabaseError):
     """A broken invariant of kpg itself: please report it."""
+
+    sqlstate = "XX000"
 
 
 class WaitRequest(BaseException):

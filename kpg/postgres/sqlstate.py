@@ -14,10 +14,7 @@ from kpg.runtime.errors import (
     Error,
     IntegrityError,
     InterfaceError,
-    InternalError,
-    NotSupportedError,
     OperationalError,
-    PrivilegeError,
     ProgrammingError,
 )
 
@@ -34,8 +31,6 @@ TYPE_NAMES: Final = {
     "BIT VARYING": "bit varying",
     "RECORD": "record",
 }
-QUOTED_VALUE: Final = re.compile(r"(?:^|(?<=, ))(?:'(.*?)'|NULL)(?=, |$)", re.DOTALL)
-"""Matches a text or a NULL in a message."""
 TYPE_WITH_MODIFIER: Final = re.compile(r"(VARCHAR|CHAR|DECIMAL|NUMERIC|BIT|BIT VARYING)\([\d, -]+\)")
 MODIFIED_TYPE_NAMES: Final = {"VARCHAR": "character varying", "CHAR": "character", "DECIMAL": "numeric"}
 
@@ -48,11 +43,6 @@ def postgres_type_name(text: str) -> str:
     if match:
         return MODIFIED_TYPE_NAMES.get(match[1], match[1].lower())
     return TYPE_NAMES.get(text, text.lower() if text.isupper() else text)
-
-
-def unqualified_name(name: str) -> str:
-    """Return a name without its schema."""
-    return name.rpartition(".")[2]
 
 
 def _too_long_message(match: re.Match[str]) -> str:
@@ -109,44 +99,6 @@ MESSAGE_TRANSLATIONS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]
             ),
         ),
         (
-            r"duplicate key in table \S+: .* against constraint (\S+)",
-            lambda found: f'duplicate key value violates unique constraint "{unqualified_name(found[1])}"',
-        ),
-        (
-            r"duplicate key in table ([^\s:]+): .*",
-            lambda found: (
-                f'duplicate key value violates unique constraint "{unqualified_name(found[1])}_pkey"'
-            ),
-        ),
-        (
-            r"row \(.*\) of table (\S+) fails CHECK ([^\s:]+): .*",
-            lambda found: (
-                f'new row for relation "{unqualified_name(found[1])}" '
-                f'violates check constraint "{unqualified_name(found[2])}"'
-            ),
-        ),
-        (
-            r"NULL in column (\S+?)(?: of the primary key)? of table ([^\s:]+): .*",
-            lambda found: (
-                f'null value in column "{found[1]}" of relation "{unqualified_name(found[2])}" '
-                "violates not-null constraint"
-            ),
-        ),
-        (
-            r"\(.*\) of table (\S+) is no row of table \S+, against FOREIGN KEY (\S+)",
-            lambda found: (
-                f'insert or update on table "{unqualified_name(found[1])}" '
-                f'violates foreign key constraint "{found[2]}"'
-            ),
-        ),
-        (
-            r"\(.*\) of table (\S+) is still referred to by table (\S+), against FOREIGN KEY (\S+)",
-            lambda found: (
-                f'update or delete on table "{unqualified_name(found[1])}" violates foreign key constraint '
-                f'"{found[3]}" on table "{unqualified_name(found[2])}"'
-            ),
-        ),
-        (
             r"the transaction was rolled back by an earlier error",
             lambda found: "current transaction is aborted, commands ignored until end of transaction block",
         ),
@@ -164,46 +116,14 @@ MESSAGE_TRANSLATIONS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]
 
 def client_message(error: Error) -> str:
     """Return the error's message in Postgres' wording."""
+    if isinstance(error, IntegrityError) and error.violation is not None:
+        return error.violation.message
     message = error.short or error.message
     for pattern, words in MESSAGE_TRANSLATIONS:
         found = pattern.fullmatch(message)
         if found is not None:
             return words(found)
     return message
-
-
-DETAIL_TEMPLATES: Final = tuple(
-    (re.compile(pattern, re.DOTALL), words)
-    for pattern, words in (
-        (r"duplicate key in table [^\s:]+: \((.*?)\) = \((.*)\) exists.*", "Key ({0})=({1}) already exists."),
-        (
-            r"\((.*?)\) = \((.*)\) of table \S+ is no row of table (\S+), .*",
-            'Key ({0})=({1}) is not present in table "{2}".',
-        ),
-        (
-            r"\((.*?)\) = \((.*)\) of table \S+ is still referred to by table (\S+), .*",
-            'Key ({0})=({1}) is still referenced from table "{2}".',
-        ),
-        (r"row \((.*)\) of table \S+ fails CHECK .*", "Failing row contains ({0})."),
-        (r"NULL in column .*: row \((.*)\)", "Failing row contains ({0})."),
-    )
-)
-
-
-def client_detail(error: Error) -> str | None:
-    """Return the DETAIL of an error, such as the violating row or key; None if there is none."""
-    if error.detail is not None or not isinstance(error, IntegrityError):
-        return error.detail
-    for pattern, words in DETAIL_TEMPLATES:
-        found = pattern.fullmatch(error.message)
-        if found is not None:
-            parts = [QUOTED_VALUE.sub(_unquote, part) for part in found.groups()]
-            return words.format(*parts)
-    return None
-
-
-def _unquote(match: re.Match[str]) -> str:
-    return "null" if match[1] is None else match[1]
 
 
 def client_context(error: Error) -> str | None:
@@ -216,11 +136,6 @@ def client_context(error: Error) -> str | None:
 STATES_BY_MESSAGE: Final = tuple(
     (kind, re.compile(pattern), state)
     for kind, pattern, state in (
-        (IntegrityError, r"NULL|not-null", "23502"),
-        (IntegrityError, r"CHECK OPTION|check option", "44000"),
-        (IntegrityError, r"CHECK|check constraint", "23514"),
-        (IntegrityError, r"FOREIGN KEY|foreign key", "23503"),
-        (IntegrityError, r"", "23505"),
         (DataError, r"invalid byte sequence for encoding", "22021"),
         (DataError, r"division by zero|by zero", "22012"),
         (DataError, r"cannot take logarithm", "2201E"),
@@ -289,8 +204,6 @@ STATES_BY_MESSAGE: Final = tuple(
         (InterfaceError, r"", "08P01"),
         (OperationalError, r"disk|space", "53100"),
         (OperationalError, r"", "58000"),
-        (NotSupportedError, r"", "0A000"),
-        (InternalError, r"", "XX000"),
     )
 )
 """SQLSTATEs by error class and message; the first match counts."""
@@ -300,8 +213,6 @@ def sqlstate_of(error: BaseException) -> str:
     """Return the SQLSTATE of an error."""
     if isinstance(error, Error) and error.sqlstate is not None:
         return error.sqlstate
-    if isinstance(error, PrivilegeError):
-        return "42501"
     if isinstance(error, Error):
         message = client_message(error)
         for kind, pattern, state in STATES_BY_MESSAGE:
@@ -310,30 +221,10 @@ def sqlstate_of(error: BaseException) -> str:
     return "53200" if isinstance(error, MemoryError) else "XX000"
 
 
-VIOLATION_PATTERNS: Final = tuple(
-    re.compile(pattern, re.DOTALL)
-    for pattern in (
-        r"duplicate key in table (?P<t>[^\s:]+): (?P<key>\(.*?\)) = .* against constraint (?P<n>\S+)$",
-        r"duplicate key in table (?P<t>[^\s:]+): (?P<key>\(.*?\)) = ",
-        r"row \(.*\) of table (?P<t>\S+) fails CHECK (?P<n>[^\s:]+): ",
-        r"NULL in column (?P<c>.+?) of table (?P<t>[^\s:]+): ",
-        r"\(.*\) of table (?P<t>\S+) is no row of table \S+, against FOREIGN KEY (?P<n>\S+)$",
-        r"\(.*\) of table \S+ is still referred to by table (?P<t>\S+), against FOREIGN KEY (?P<n>\S+)$",
-    )
-)
-"""Messages of constraint violations. Group names are codes of the protocol's error fields."""
-
-
 def violation_fields(error: IntegrityError) -> dict[str, str]:
     """Return fields of an ErrorResponse: s schema, t table, c column, n constraint."""
-    for form in VIOLATION_PATTERNS:
-        found = form.match(error.message)
-        if found is None:
-            continue
-        fields = {name: text for name, text in found.groupdict().items() if text and name != "key"}
-        schema, _, table = fields["t"].rpartition(".")
-        fields |= {"s": schema or "public", "t": table}
-        if "key" in form.groupindex and "n" not in fields:
-            fields["n"] = f"{table}_pkey"
-        return fields
-    return {}
+    if error.violation is None:
+        return {}
+    schema, _, table = error.violation.table.rpartition(".")
+    fields = {"c": error.violation.column, "n": error.violation.constraint}
+    return {"s": schema or "public", "t": table} | {name: text for name, text in fields.items() if text}

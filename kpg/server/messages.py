@@ -18,7 +18,7 @@ from kpg.compiler.sql.parse import statements
 from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.system.oids import oid_of, type_facts, type_modifier
 from kpg.execute.scripts import command_of
-from kpg.postgres.sqlstate import client_context, client_detail, client_message, sqlstate_of, violation_fields
+from kpg.postgres.sqlstate import client_context, client_message, sqlstate_of, violation_fields
 from kpg.runtime.errors import Error, IntegrityError
 from kpg.runtime.types import Type
 from kpg.session.channels import Message
@@ -107,9 +107,8 @@ def error_response(error: BaseException, *, severity: str = "ERROR") -> bytes:
             fields |= violation_fields(error)
         if error.hint is not None:
             fields["H"] = error.hint
-        error_detail = client_detail(error)
-        if error_detail is not None:
-            fields["D"] = error_detail
+        if error.detail is not None:
+            fields["D"] = error.detail
         if error.span is not None:
             fields["P"] = str(error.span.start + 1)
     fields |= _error_source(error)

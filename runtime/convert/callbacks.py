@@ -71,6 +71,7 @@ def _check_not_null(words: Words, schema: Schema) -> Words:
             raise IntegrityError(
                 f"column {column.name} cannot be None",
                 hint=f"declare it nullable: {column.name}=... | None",
+                sqlstate="23502",
             )
     return words
 

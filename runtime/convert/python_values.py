@@ -76,6 +76,14 @@ def show_word(word: int, type_: Type, dictionary: Dictionary) -> str:
     return f"'{value}'" if isinstance(value, str) else str(value)
 
 
+def show_plain(word: int, type_: Type, dictionary: Dictionary) -> str:
+    """Format a word's value for the DETAIL of a message, as Postgres does: text unquoted, null for NULL."""
+    text = show_word(word, type_, dictionary)
+    if word == NULL:
+        return "null"
+    return text[1:-1] if text.startswith("'") else text
+
+
 def to_python(word: int, type_: Type, dictionary: Dictionary) -> Any:
     """Convert a word to its Python value. An INTERVAL MONTH is its number of months.
 

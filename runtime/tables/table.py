@@ -10,15 +10,15 @@ variants serve keys whose equal values may be different words, such as 1.5 and 1
 30 days.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.convert.python_values import show_word
+from kpg.runtime.convert.python_values import show_plain, show_word
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.errors import IntegrityError, InternalError, ProgrammingError
+from kpg.runtime.errors import IntegrityError, InternalError, ProgrammingError, Violation
 from kpg.runtime.functions.comparison import equality_key_encoder
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.kernels import rowgroups
@@ -27,7 +27,7 @@ from kpg.runtime.kernels import rows as kernels_rows
 from kpg.runtime.records import dataclass
 from kpg.runtime.tables.row_groups import RowGroups, Vacuum
 from kpg.runtime.tables.row_index import BagIndex, KeyIndex, is_full, slots_for
-from kpg.runtime.types import NULL, Schema, is_loose
+from kpg.runtime.types import NULL, Schema, Type, is_loose
 
 if TYPE_CHECKING:
     from kpg.runtime.storage.packs import Sharded
@@ -809,11 +809,16 @@ def null_error(table: "Table", words: Words, column: int, row: int) -> Integrity
     """Return the error for a NULL in a required column."""
     name = table.schema.columns[column].name
     key = " of the primary key" if column in table.schema.primary_key else ""
-    values = _values_text(table, words, tuple(range(len(table.schema.columns))), row)
-    return IntegrityError(
-        f"NULL in column {name}{key} of table {table.name}: row {values}",
+    columns = tuple(range(len(table.schema.columns)))
+    error = IntegrityError(
+        f"NULL in column {name}{key} of table {table.name}: row {_values_text(table, words, columns, row)}",
         hint=f"{name} is NOT NULL: give it a value",
     )
+    message = (
+        f'null value in column "{name}" of relation "{_plain_name(table.name)}" violates not-null constraint'
+    )
+    detail = f"Failing row contains {_values_text(table, words, columns, row, show_plain)}."
+    return error.of_constraint(Violation("23502", message, detail, table.name, column=name))
 
 
 def duplicate_error(table: "Table", words: Words, row: int, exists: bool | None = None) -> IntegrityError:
@@ -827,11 +832,15 @@ def duplicate_error(table: "Table", words: Words, row: int, exists: bool | None 
         key_words = np.ascontiguousarray(words[list(key), row : row + 1])
         exists = table.find(key_words)[0] >= 0
     where = "exists already" if exists else "is given twice"
-    return IntegrityError(
+    error = IntegrityError(
         f"duplicate key in table {table.name}: ({names}) = {_values_text(table, words, key, row)} {where}",
         hint="delete the old row first, or say ON CONFLICT (upsert in Python)"
         if exists
         else "give each key once",
+    )
+    found = f"({names})={_values_text(table, words, key, row, show_plain)}"
+    return error.of_constraint(
+        _duplicate_violation(table, f"{_plain_name(table.name)}_pkey", found if exists else None)
     )
 
 
@@ -847,13 +856,33 @@ def unique_error(
         key_words = np.ascontiguousarray(words[list(index.columns), row : row + 1])
         exists = index.find(key_words)[0] >= 0 and bool(table.is_live(index.find(key_words))[0])
     where = "exists already" if exists else "is given twice"
-    return IntegrityError(
+    error = IntegrityError(
         f"duplicate key in table {table.name}: ({names}) = {_values_text(table, words, index.columns, row)} "
         f"{where}, against constraint {index.name}",
         hint=f"of the row {_values_text(table, words, tuple(range(len(table.schema.columns))), row)}",
     )
+    found = f"({names})={_values_text(table, words, index.columns, row, show_plain)}"
+    return error.of_constraint(_duplicate_violation(table, index.name, found if exists else None))
 
 
-def _values_text(table: "Table", words: Words, columns: tuple[int, ...], row: int) -> str:
-    texts = (show_word(int(words[i, row]), table.schema.columns[i].type, table.dictionary) for i in columns)
+def _duplicate_violation(table: "Table", constraint: str, key: str | None) -> Violation:
+    """Return the violation of a unique constraint; ``key`` is the existing key."""
+    message = f'duplicate key value violates unique constraint "{_plain_name(constraint)}"'
+    detail = None if key is None else f"Key {key} already exists."
+    return Violation("23505", message, detail, table.name, constraint)
+
+
+def _plain_name(name: str) -> str:
+    """Return a name without its schema."""
+    return name.rpartition(".")[2]
+
+
+def _values_text(
+    table: "Table",
+    words: Words,
+    columns: tuple[int, ...],
+    row: int,
+    show: Callable[[int, Type, Dictionary], str] = show_word,
+) -> str:
+    texts = (show(int(words[i, row]), table.schema.columns[i].type, table.dictionary) for i in columns)
     return f"({', '.join(texts)})"

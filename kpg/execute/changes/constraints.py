@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from kpg.compiler.catalog.constraints import Check
 from kpg.compiler.catalog.entries import Catalog, TableEntry
 from kpg.execute.changes.foreign_keys import References
-from kpg.runtime.convert.python_values import show_word
-from kpg.runtime.errors import DataError, IntegrityError
+from kpg.runtime.convert.python_values import show_plain, show_word
+from kpg.runtime.errors import DataError, IntegrityError, Violation
 from kpg.runtime.executor import Executor
 from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.handles import LoadRules
@@ -124,14 +124,22 @@ class ConstraintGuard:
         for check, result in zip(self._entry.constraints.checks, results, strict=True):
             bad = np.flatnonzero((result == 0) | (result == ERROR))
             if bad.size:
-                columns = zip(words[:, bad[0]].tolist(), self._entry.schema.types, strict=True)
-                row = ", ".join(show_word(word, type_, self._executor.dictionary) for word, type_ in columns)
+                pairs = list(zip(words[:, bad[0]].tolist(), self._entry.schema.types, strict=True))
+                row, plain_row = (
+                    ", ".join(show(word, type_, self._executor.dictionary) for word, type_ in pairs)
+                    for show in (show_word, show_plain)
+                )
                 if self._is_partition_bound(check):
-                    raise _partition_error(self._entry.name, row)
+                    raise _partition_error(self._entry.name, plain_row)
+                message = (
+                    f'new row for relation "{self._entry.name.rpartition(".")[2]}" '
+                    f'violates check constraint "{check.name}"'
+                )
+                detail = f"Failing row contains ({plain_row})."
                 raise IntegrityError(
                     f"row ({row}) of table {self._entry.name} fails CHECK {check.name}: {check.text}",
                     hint="nothing was changed",
-                )
+                ).of_constraint(Violation("23514", message, detail, self._entry.name, check.name))
 
     def _is_partition_bound(self, check: Check) -> bool:
         """Whether a check is the bound of a partition."""

@@ -285,6 +285,7 @@ def _check_option(engine: Engine, statement: ast.Insert | ast.Update, words: Wor
                 f'a new row fails the CHECK OPTION of view "{view}"',
                 span=statement.span,
                 hint="the view would not show it; nothing was changed",
+                sqlstate="44000",
             )
 
 

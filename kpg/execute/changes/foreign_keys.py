@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog.constraints import ForeignKey, descendant_tables
 from kpg.compiler.catalog.entries import Catalog, TableEntry
-from kpg.runtime.convert.python_values import show_word
-from kpg.runtime.errors import IntegrityError, ProgrammingError
+from kpg.runtime.convert.python_values import show_plain, show_word
+from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.errors import IntegrityError, ProgrammingError, Violation
 from kpg.runtime.executor import Executor
 from kpg.runtime.interrupts import safe_point
 from kpg.runtime.records import dataclass
-from kpg.runtime.types import NULL, Schema
+from kpg.runtime.types import NULL, Schema, Type
 
 Words = NDArray[np.int64]
 KEYS_AT_ONCE: Final = 1 << 16
@@ -310,15 +311,21 @@ class References:
             unmatched = RemovedKeys(link, np.ascontiguousarray(event.old[:, targets < 0]), None)
         places, rowids = self._find_referring(unmatched)
         if rowids.size:
-            key = _format_key(
-                link.target_schema, link.target_columns, unmatched.old[:, places[0]], self._executor
+            key_parts = link.target_schema, link.target_columns, unmatched.old[:, places[0]], self._executor
+            key = "({}) = ({})".format(*_format_key(*key_parts))
+            message = (
+                f'update or delete on table "{_plain_name(link.target)}" violates foreign key constraint '
+                f'"{link.key.name}" on table "{_plain_name(link.table)}"'
+            )
+            detail = 'Key ({})=({}) is still referenced from table "{}".'.format(
+                *_format_key(*key_parts, show_plain), link.table
             )
             row = self._format_row(link, self._executor.tables.fetch(link.table, rowids[:1]))
             raise IntegrityError(
                 f"{key} of table {link.target} is still referred to by table {link.table}, against "
                 f"FOREIGN KEY {link.key.name}",
                 hint=f"row {row} of {link.table} refers to it",
-            )
+            ).of_constraint(Violation("23503", message, detail, link.table, link.key.name))
 
     def _check_inserted(self, event: NewReferences) -> None:
         link = event.link
@@ -353,12 +360,20 @@ class References:
             raise self._violation(link, found)
 
     def _violation(self, link: "Link", words: Words) -> IntegrityError:
-        key = _format_key(link.schema, link.columns, words[list(link.columns), 0], self._executor)
+        key_parts = link.schema, link.columns, words[list(link.columns), 0], self._executor
+        key = "({}) = ({})".format(*_format_key(*key_parts))
+        message = (
+            f'insert or update on table "{_plain_name(link.table)}" '
+            f'violates foreign key constraint "{link.key.name}"'
+        )
+        detail = 'Key ({})=({}) is not present in table "{}".'.format(
+            *_format_key(*key_parts, show_plain), link.target
+        )
         return IntegrityError(
             f"{key} of table {link.table} is no row of table {link.target}, against "
             f"FOREIGN KEY {link.key.name}",
             hint=f"of row {self._format_row(link, words)}",
-        )
+        ).of_constraint(Violation("23503", message, detail, link.table, link.key.name))
 
     def _format_row(self, link: "Link", words: Words) -> str:
         values = zip(words[:, 0].tolist(), link.schema.types, strict=True)
@@ -390,13 +405,24 @@ def _restricts(event: RemovedKeys) -> bool:
     return _action(event) == "RESTRICT"
 
 
-def _format_key(schema: Schema, columns: tuple[int, ...], key: Words, executor: Executor) -> str:
-    names = ", ".join(schema.names[place] for place in columns)
+def _format_key(
+    schema: Schema,
+    columns: tuple[int, ...],
+    key: Words,
+    executor: Executor,
+    show: Callable[[int, Type, Dictionary], str] = show_word,
+) -> tuple[str, str]:
+    """Return the names of a key's columns, and their values."""
     values = (
-        show_word(word, schema.types[place], executor.dictionary)
+        show(word, schema.types[place], executor.dictionary)
         for word, place in zip(key.tolist(), columns, strict=True)
     )
-    return f"({names}) = ({', '.join(values)})"
+    return ", ".join(schema.names[place] for place in columns), ", ".join(values)
+
+
+def _plain_name(name: str) -> str:
+    """Return a name without its schema."""
+    return name.rpartition(".")[2]
 
 
 @dataclass(frozen=True, slots=True)

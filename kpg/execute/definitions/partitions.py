@@ -177,7 +177,7 @@ def attach(engine: Engine, parent: TableEntry, action: ddl.AttachPartition, span
     words = engine.executor.tables.scan(child.name)
     if words.shape[1] and not satisfies_bound(engine, child, text, words).all():
         message = f'partition constraint of relation "{child.name}" is violated by some row'
-        raise IntegrityError(message, span=span)
+        raise IntegrityError(message, span=span, sqlstate="23514")
     checks = (*child.constraints.checks, *_bound_check(child.name, text))
     catalog.replace(replace(child, constraints=replace(child.constraints, checks=checks)))
     partition = Heir(parent.name, child.name, text, not text, action.bound)
@@ -255,7 +255,7 @@ def check_bound(engine: Engine, parent: TableEntry, bound: Bound, name: str, spa
                     f'updated partition constraint for default partition "{partition.child}" '
                     "would be violated by some row"
                 )
-                raise IntegrityError(message, span=span)
+                raise IntegrityError(message, span=span, sqlstate="23514")
 
 
 def _partition_rows(engine: Engine, parent: TableEntry, name: str) -> Words:
