@@ -406,9 +406,8 @@ class Catalog:
                     raise refusal
                 names = (*self.types, *TYPE_NAMES_TO_SUGGEST, *(kind.name.lower() for kind in Kind))
                 hint = did_you_mean(type_.name, names)
-                error = ProgrammingError(f'type "{type_.name}" does not exist', span=place, hint=hint)
-                error.sqlstate = "42704"
-                raise error
+                message = f'type "{type_.name}" does not exist'
+                raise ProgrammingError(message, span=place, hint=hint, sqlstate="42704")
             return found
         if not type_.parts:
             return type_
@@ -483,7 +482,9 @@ class Catalog:
         if schema.lower() not in self.schemas:
             hint = did_you_mean(schema, self.schemas)
             place = span and span.at(schema)
-            raise ProgrammingError(f'schema "{schema}" does not exist', span=place, hint=hint)
+            raise ProgrammingError(
+                f'schema "{schema}" does not exist', span=place, hint=hint, sqlstate="3F000"
+            )
         return QualifiedName(rest if schema.lower() == PUBLIC else f"{schema.lower()}.{rest}")
 
     def find_sequence(self, name: str) -> Sequence | None:

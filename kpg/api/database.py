@@ -206,7 +206,7 @@ class Database:
         """Return a role's session: its own transaction, settings and prepared statements, for any thread."""
         check_argument("user", user, str, "the name of a role")
         if user != "kpg" and user not in self._engine.catalog.privileges.roles:
-            raise ProgrammingError(f'role "{user}" does not exist')
+            raise ProgrammingError(f'role "{user}" does not exist', sqlstate="42704")
         return sessions.Session(self.hub, user)
 
     @property

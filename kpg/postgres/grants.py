@@ -93,7 +93,7 @@ def owner_target(engine: Engine, statement: ast.AlterOwner) -> Iterator[Key]:
 def schema_key(catalog: Catalog, name: str, span: Span) -> Key:
     """Return the key of a schema. ProgrammingError if there is none of that name."""
     if name.lower() not in catalog.schemas:
-        raise ProgrammingError(f'schema "{name}" does not exist', span=span)
+        raise ProgrammingError(f'schema "{name}" does not exist', span=span, sqlstate="3F000")
     return ("SCHEMA", name.lower())
 
 
@@ -119,7 +119,7 @@ def _resolve_object(
         case "TYPE" | "DOMAIN":
             type_ = catalog.find_type(name)
             if type_ is None:
-                raise ProgrammingError(f'type "{name}" does not exist', span=span)
+                raise ProgrammingError(f'type "{name}" does not exist', span=span, sqlstate="42704")
             key = ("TYPE", type_.name.lower())
         case "FUNCTION" | "ROUTINE":
             key = _resolve_function(engine, name, types, span)
@@ -285,7 +285,9 @@ def _grant_or_revoke(engine: Engine, key: Key, statement: ast.Grant, roles: list
                 if LETTERS[part.privilege] not in ALL_LETTERS[privilege_kind(key)]
             )
             kind = "table" if key[0] == "RELATION" else key[0].lower()
-            raise ProgrammingError(f"invalid privilege type {word} for {kind}", span=statement.span)
+            raise ProgrammingError(
+                f"invalid privilege type {word} for {kind}", span=statement.span, sqlstate="0LP01"
+            )
         privileges, user = engine.catalog.privileges, engine.catalog.asker.user
         has_column_privilege = privileges.owns(user, key) or set(privileges.granted_letters(user, key)) & set(
             ALL_LETTERS["COLUMN"]
@@ -328,7 +330,9 @@ def _update_acl(engine: Engine, key: Key, letters: str, statement: ast.Grant, ro
     for role in roles:
         if statement.is_grant:
             if role == PUBLIC and statement.grant_option:
-                raise ProgrammingError("grant options can only be granted to roles", span=statement.span)
+                raise ProgrammingError(
+                    "grant options can only be granted to roles", span=statement.span, sqlstate="0LP01"
+                )
             options = allowed if statement.grant_option else ""
             items = merge_item(items, Item(role, grantor, allowed, options))
         else:

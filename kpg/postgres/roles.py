@@ -61,7 +61,7 @@ def add_membership(
     """
     privileges = engine.catalog.privileges
     if member in privileges.effective_roles(role, by="any"):
-        raise ProgrammingError(f'role "{role}" is a member of role "{member}"')
+        raise ProgrammingError(f'role "{role}" is a member of role "{member}"', sqlstate="0LP01")
     member_role = privileges.find_role(member)
     assert member_role is not None
     old = next((one for one in member_role.member_of if (one.role, one.grantor) == (role, grantor)), None)
@@ -159,7 +159,7 @@ def _check_circular_grant(engine: Engine, role: str, member: str, span: Span) ->
         grantors = [each.grantor for each in own.member_of if each.role == role and each.admin] if own else []
         if member in grantors:
             message = "ADMIN option cannot be granted back to your own grantor"
-            raise ProgrammingError(message, span=span)
+            raise ProgrammingError(message, span=span, sqlstate="0LP01")
         name = grantors[0] if grantors else name
 
 
@@ -228,7 +228,9 @@ def resolve_role(engine: Engine, name: str, span: Span | None = None) -> str:
         if name == "postgres":
             return BOOTSTRAP_ROLE  # the bootstrap role's name in dumps of Postgres
         hint = did_you_mean(name, (one.name for one in engine.catalog.privileges.roles.values()))
-        raise ProgrammingError(f'role "{name}" does not exist', span=span and span.at(name), hint=hint)
+        raise ProgrammingError(
+            f'role "{name}" does not exist', span=span and span.at(name), hint=hint, sqlstate="42704"
+        )
     return name
 
 
@@ -280,7 +282,7 @@ def _create(engine: Engine, statement: ast.CreateRole) -> None:
             )
         _check_attributes(current_role, attributes, "create")
     if privileges.find_role(name) is not None:
-        raise ProgrammingError(f'role "{name}" already exists', span=statement.span)
+        raise ProgrammingError(f'role "{name}" already exists', span=statement.span, sqlstate="42710")
     engine.catalog.apply(ROLES.put(name, attributes.apply_to(Role(name))))
     for role in statement.into:
         add_membership(
@@ -304,7 +306,7 @@ def _create(engine: Engine, statement: ast.CreateRole) -> None:
 def _check_name(name: str, span: Span) -> None:
     if name.startswith("pg_"):
         hint = 'names that begin with "pg_" are the system\'s'
-        raise ProgrammingError(f'role name "{name}" is reserved', span=span, hint=hint)
+        raise ProgrammingError(f'role name "{name}" is reserved', span=span, hint=hint, sqlstate="42939")
 
 
 def _check_attributes(current_role: Role, attributes: Attributes, verb: str) -> None:
@@ -375,7 +377,7 @@ def _rename(engine: Engine, role: Role, new: str, span: Span) -> None:
     if role.name in (engine.catalog.asker.login, engine.catalog.asker.user):
         raise ProgrammingError("the role of this session cannot be renamed", span=span)
     if privileges.find_role(new) is not None:
-        raise ProgrammingError(f'role "{new}" already exists', span=span)
+        raise ProgrammingError(f'role "{new}" already exists', span=span, sqlstate="42710")
 
     def new_name_of(name: str) -> str:
         return new if name == role.name else name
@@ -409,7 +411,7 @@ def _drop(engine: Engine, name: str, statement: ast.DropRole) -> None:
     role = privileges.find_role(name)
     if role is None:
         if not statement.if_exists:
-            raise ProgrammingError(f'role "{name}" does not exist', span=span)
+            raise ProgrammingError(f'role "{name}" does not exist', span=span, sqlstate="42704")
         notice_skipped(engine, f'role "{name}" does not exist')
         return
     if engine.catalog.checks_privileges:

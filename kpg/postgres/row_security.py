@@ -69,7 +69,7 @@ def define_policy(engine: Engine, statement: ddl.DefinePolicy) -> None:
             notice_skipped(engine, f'policy "{statement.name}" for relation "{table_name}" does not exist')
             return
         message = f'policy "{statement.name}" for table "{table_name}" does not exist'
-        raise ProgrammingError(message, span=statement.span)
+        raise ProgrammingError(message, span=statement.span, sqlstate="42704")
     else:
         policy = _alter_policy(engine, old, statement)
     check_no_dependent_views(engine, entry, statement.span)
@@ -90,7 +90,7 @@ def _check_duplicate(catalog: Catalog, key: tuple[str, str], name: str, statemen
     if key in catalog.policies:
         table_name = catalog.unqualified_name(catalog.table(statement.table).name)
         message = f'policy "{name}" for table "{table_name}" already exists'
-        raise ProgrammingError(message, span=statement.span)
+        raise ProgrammingError(message, span=statement.span, sqlstate="42710")
 
 
 def _alter_policy(engine: Engine, old: Policy, statement: ddl.DefinePolicy) -> Policy:

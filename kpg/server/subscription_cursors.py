@@ -212,7 +212,7 @@ class SubscriptionCursors:
             return messages.command_complete("DECLARE CURSOR")
         cursor = self._cursors.get(command.name)
         if cursor is None:
-            raise ProgrammingError(f'cursor "{command.name}" does not exist')
+            raise ProgrammingError(f'cursor "{command.name}" does not exist', sqlstate="34000")
         if command.limit is None:
             del self._cursors[command.name]
             await self._close(cursor)

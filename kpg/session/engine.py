@@ -274,9 +274,8 @@ class PreparedStatements(dict[str, Prepare]):
     def check_name_free(self, name: str, span: Span | None = None) -> None:
         """Raise ProgrammingError if the name is in use."""
         if name in self or name in self.protocol_statements:
-            error = ProgrammingError(f'prepared statement "{name}" already exists', span=span)
-            error.sqlstate = "42P05"
-            raise error
+            message = f'prepared statement "{name}" already exists'
+            raise ProgrammingError(message, span=span, sqlstate="42P05")
 
     def drop(self, name: str) -> bool:
         """Drop a statement; return whether it existed."""

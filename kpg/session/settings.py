@@ -82,7 +82,9 @@ def deallocate(engine: Engine, statement: ast.Deallocate) -> None:
     if not name:
         engine.prepared_statements.clear()
     elif not engine.prepared_statements.drop(name):
-        raise ProgrammingError(f'prepared statement "{name}" does not exist', span=statement.span)
+        raise ProgrammingError(
+            f'prepared statement "{name}" does not exist', span=statement.span, sqlstate="26000"
+        )
 
 
 def _unknown(name: str, span: Span) -> ProgrammingError:
@@ -206,7 +208,9 @@ def expand_execute(engine: Engine, statement: ast.Execute) -> Statement:
 
     found = engine.prepared_statements.find(engine, statement.name)
     if found is None:
-        raise ProgrammingError(f'prepared statement "{statement.name}" does not exist', span=statement.span)
+        raise ProgrammingError(
+            f'prepared statement "{statement.name}" does not exist', span=statement.span, sqlstate="26000"
+        )
     before, behind = statement.enclosing_text
     if before and before.split()[0].lower() == "create":
         check_query(found.text, statement.span)

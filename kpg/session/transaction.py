@@ -133,10 +133,13 @@ class Transactions:
             raise InterfaceError(
                 "the transaction was rolled back by an earlier error",
                 hint="end it (ROLLBACK, or leave the with block) and start again",
+                sqlstate="25P02",
             )
         if self._batch is State.FAILED:
             raise InterfaceError(
-                "the batch was rolled back by an earlier error", hint="leave the with block and start again"
+                "the batch was rolled back by an earlier error",
+                hint="leave the with block and start again",
+                sqlstate="25P02",
             )
 
     def begin(self) -> None:
@@ -145,7 +148,9 @@ class Transactions:
         self.check_not_failed()
         if self.state is not State.NONE:
             raise InterfaceError(
-                "a transaction is already open", hint="transactions do not nest: commit first"
+                "a transaction is already open",
+                hint="transactions do not nest: commit first",
+                sqlstate="25001",
             )
         self.state = State.OPEN
         self.number += 1
@@ -323,7 +328,7 @@ class Transactions:
         for index in range(len(self._savepoints) - 1, -1, -1):
             if self._savepoints[index][0] == name.lower():
                 return index
-        raise InterfaceError(f'savepoint "{name}" does not exist')
+        raise InterfaceError(f'savepoint "{name}" does not exist', sqlstate="3B001")
 
     def fail(self) -> None:
         """Roll back after an error; an open transaction or batch stays failed until its end.

@@ -129,7 +129,7 @@ def bind_regtype(binding: Binding, operand: Scalar, node: exp.Cast) -> Scalar:
         if number is None:
             if (refusal := unsupported_type_error(operand.value, span_of(node, binding.source))) is not None:
                 raise refusal
-            binding.fail(f'type "{operand.value}" does not exist', node)
+            binding.fail(f'type "{operand.value}" does not exist', node, sqlstate="42704")
         return Literal(number, OID)
     return operand if operand.type.is_text else bind_type_name(binding, operand, node)
 
@@ -523,7 +523,7 @@ def _roles_of_argument(binding: Binding, node: exp.Expr, scalar: Scalar) -> tupl
         every = {str(oids.role_oid(one.name)): one.name for one in rights.all_roles()}
         name = PUBLIC if text == "public" else every.get(text, text)
         if name != PUBLIC and rights.find_role(name) is None:
-            raise ProgrammingError(f'role "{text}" does not exist')
+            raise ProgrammingError(f'role "{text}" does not exist', sqlstate="42704")
         return scalar, {"": name}
     if scalar.type.is_text:
         return scalar, {one.name: one.name for one in rights.all_roles()}

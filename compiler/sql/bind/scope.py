@@ -390,9 +390,11 @@ class Binding:
         query = self.shared[key]
         return query.names, tuple(column.type for column in query.columns)
 
-    def fail(self, message: str, node: exp.Expr, hint: str | None = None) -> NoReturn:
+    def fail(
+        self, message: str, node: exp.Expr, hint: str | None = None, *, sqlstate: str | None = None
+    ) -> NoReturn:
         """Raise ProgrammingError at the node."""
-        fail(message, node, self.source, hint)
+        fail(message, node, self.source, hint, sqlstate=sqlstate)
 
     def fail_invalid_input(self, text: str, type_: Type, node: exp.Expr) -> NoReturn:
         """Raise the error of a text that is not valid input for a type, at the node."""

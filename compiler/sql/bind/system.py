@@ -446,7 +446,7 @@ def _bind_regrole(binding: Binding, operand: Scalar, node: exp.Cast) -> Scalar:
         return lookup_text(binding, node, operand, known)
     number = {name: one for one, name in known}.get(constant.replace('"', ""))
     if number is None:
-        raise ProgrammingError(f'role "{constant}" does not exist')
+        raise ProgrammingError(f'role "{constant}" does not exist', sqlstate="42704")
     return Literal(number, OID)
 
 

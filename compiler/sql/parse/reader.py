@@ -292,9 +292,9 @@ class Reader:
         """Raise NotSupportedError for a construct at the next token."""
         raise NotSupportedError(f"{construct} is not supported", span=self.here(), hint=hint)
 
-    def fail(self, message: str, hint: str | None = None) -> NoReturn:
+    def fail(self, message: str, hint: str | None = None, *, sqlstate: str | None = None) -> NoReturn:
         """Raise ProgrammingError at the next token."""
-        raise ProgrammingError(message, span=self.here(), hint=hint)
+        raise ProgrammingError(message, span=self.here(), hint=hint, sqlstate=sqlstate)
 
     def _match_length(self, words: Sequence[str]) -> int:
         """Return how many tokens the words are, since one token can hold several words; 0 if others come

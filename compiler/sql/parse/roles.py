@@ -68,7 +68,7 @@ def parse_role(reader: Reader) -> str:
         reader.skip(1)
         return "" if token.text.upper() == "PUBLIC" else token.text.upper()
     if token.text.upper() in ("NONE", "USER"):
-        reader.fail(f'role name "{token.text.lower()}" is reserved')
+        reader.fail(f'role name "{token.text.lower()}" is reserved', sqlstate="42939")
     return reader.name().lower()
 
 
@@ -86,7 +86,7 @@ def parse_create_role(reader: Reader, word: str) -> ast.CreateRole:
     """Parse the rest of CREATE ROLE, USER or GROUP."""
     name = parse_role(reader)
     if name == "" or name in CURRENT_ROLES:
-        reader.fail(f'role name "{name.lower() or "public"}" is reserved')
+        reader.fail(f'role name "{name.lower() or "public"}" is reserved', sqlstate="42939")
     reader.accept("WITH")
     lists: dict[str, tuple[str, ...]] = {"into": (), "members": (), "admins": ()}
     attributes = Attributes(logs_in=word == "USER")
@@ -260,7 +260,7 @@ def _check_privileges(reader: Reader, statement: ast.Grant) -> None:
             # GRANT ON TABLE can name a sequence, which has the privileges of sequences.
             if statement.kind != "TABLE" or part.columns or letter not in ALL_LETTERS["SEQUENCE"]:
                 message = f"invalid privilege type {part.privilege} for {object_kind}"
-                raise ProgrammingError(message, span=reader.span)
+                raise ProgrammingError(message, span=reader.span, sqlstate="0LP01")
 
 
 def _parse_privileges(reader: Reader) -> tuple[tuple[ast.PrivilegeSpec, ...], tuple[str, ...]]:

@@ -107,12 +107,12 @@ def refuse(construct: str, node: exp.Expr, source: str, hint: str | None = None)
 
 
 def fail(
-    message: str, node: exp.Expr, source: str, hint: str | None = None, *, state: str | None = None
+    message: str, node: exp.Expr, source: str, hint: str | None = None, *, sqlstate: str | None = None
 ) -> NoReturn:
     """Raise ProgrammingError at the node's span, with an SQLSTATE if the message does not determine it."""
-    error = ProgrammingError(message, span=span_of(node, source) or whole_span(source), hint=hint)
-    error.sqlstate = state
-    raise error
+    raise ProgrammingError(
+        message, span=span_of(node, source) or whole_span(source), hint=hint, sqlstate=sqlstate
+    )
 
 
 def whole_span(source: str) -> Span:

@@ -125,7 +125,7 @@ def _bit_type(node: exp.DataType, source: str) -> Type:
     (length, *others) = [*_parameters(node, source), 0 if varying else 1]
     name = "varbit" if varying else "bit"
     if len(others) > 1:
-        fail(f"type {name} has one length", node, source, state="42601")
+        fail(f"type {name} has one length", node, source, sqlstate="42601")
     if node.expressions:
         _check_length(name, length, MAX_BITS, node, source)
     return Type(Kind.VARBIT if varying else Kind.BIT, length)
@@ -133,9 +133,9 @@ def _bit_type(node: exp.DataType, source: str) -> Type:
 
 def _check_length(name: str, length: int, limit: int, node: exp.Expr, source: str) -> None:
     if length < 1:
-        fail(f"length for type {name} must be at least 1", node, source, state=INVALID_PARAMETER_VALUE)
+        fail(f"length for type {name} must be at least 1", node, source, sqlstate=INVALID_PARAMETER_VALUE)
     if length > limit:
-        fail(f"length for type {name} cannot exceed {limit}", node, source, state=INVALID_PARAMETER_VALUE)
+        fail(f"length for type {name} cannot exceed {limit}", node, source, sqlstate=INVALID_PARAMETER_VALUE)
 
 
 def last_field(node: exp.Expr) -> str:
@@ -193,19 +193,22 @@ def _builtin_type(node: exp.DataType, source: str) -> Type | None:
     plain = PLAIN_TYPES.get(node.this)
     if plain is not None and plain.kind in FRACTIONAL and len(parameters) == 1:
         if parameters[0] > MAX_INTEGER:
-            fail(f'value "{parameters[0]}" is out of range for type integer', node, source, state="22003")
+            fail(f'value "{parameters[0]}" is out of range for type integer', node, source, sqlstate="22003")
         return plain
     if plain is t.DOUBLE and len(parameters) == 1:
         if parameters[0] < 1:
             fail(
-                "precision for type float must be at least 1 bit", node, source, state=INVALID_PARAMETER_VALUE
+                "precision for type float must be at least 1 bit",
+                node,
+                source,
+                sqlstate=INVALID_PARAMETER_VALUE,
             )
         if parameters[0] > DOUBLE_DIGITS:
             fail(
                 "precision for type float must be less than 54 bits",
                 node,
                 source,
-                state=INVALID_PARAMETER_VALUE,
+                sqlstate=INVALID_PARAMETER_VALUE,
             )
         return t.REAL if parameters[0] <= REAL_DIGITS else t.DOUBLE
     return None if parameters else plain
@@ -231,10 +234,10 @@ def _numeric_type(node: exp.DataType, parameters: list[int], source: str) -> Typ
     precision, scale = (*parameters, 0)[:2]
     if not 1 <= precision <= MAX_PRECISION:
         message = f"NUMERIC precision {precision} must be between 1 and {MAX_PRECISION}"
-        fail(message, node, source, state=INVALID_PARAMETER_VALUE)
+        fail(message, node, source, sqlstate=INVALID_PARAMETER_VALUE)
     if not -MAX_SCALE <= scale <= MAX_SCALE:
         message = f"NUMERIC scale {scale} must be between -{MAX_SCALE} and {MAX_SCALE}"
-        fail(message, node, source, state=INVALID_PARAMETER_VALUE)
+        fail(message, node, source, sqlstate=INVALID_PARAMETER_VALUE)
     if precision > t.MAX_DECIMAL_PRECISION or not 0 <= scale <= precision:
         return Type(Kind.NUMERIC, precision, scale)
     return t.decimal(precision, scale)

@@ -128,7 +128,9 @@ def comment(engine: Engine, statement: ast.Comment) -> None:
         case "SEQUENCE":
             catalog.sequence(statement.name, statement.span)
         case "SCHEMA" if statement.name.lower() not in catalog.schemas:
-            raise ProgrammingError(f'schema "{statement.name}" does not exist', span=statement.span)
+            raise ProgrammingError(
+                f'schema "{statement.name}" does not exist', span=statement.span, sqlstate="3F000"
+            )
         case _:
             pass
     if statement.text:

@@ -119,7 +119,9 @@ def alter_domain(engine: "Engine", statement: ast.AlterDomain) -> None:
     """Run ALTER DOMAIN, also for all columns of the domain."""
     domain = engine.catalog.find_type(statement.name)
     if not isinstance(domain, Domain):
-        raise ProgrammingError(f'domain "{statement.name}" does not exist', span=statement.span)
+        raise ProgrammingError(
+            f'domain "{statement.name}" does not exist', span=statement.span, sqlstate="42704"
+        )
     match statement.action:
         case ast.AddConstraint(constraint=Check() as check):
             changed = replace(domain, checks=_name_checks(domain.name, (*domain.checks, check)))
@@ -130,13 +132,15 @@ def alter_domain(engine: "Engine", statement: ast.AlterDomain) -> None:
             if len(remaining) == len(domain.checks):
                 fact = f'constraint "{name}" of domain "{domain.name}" does not exist'
                 if not if_exists:
-                    raise ProgrammingError(fact, span=statement.span)
+                    raise ProgrammingError(fact, span=statement.span, sqlstate="42704")
                 notice_skipped(engine, fact)
             changed = replace(domain, checks=remaining)
         case ast.RenameConstraint(old=old, new=new):
             if old.lower() not in (constraint.name.lower() for constraint in domain.checks):
                 raise ProgrammingError(
-                    f'constraint "{old}" of domain "{domain.name}" does not exist', span=statement.span
+                    f'constraint "{old}" of domain "{domain.name}" does not exist',
+                    span=statement.span,
+                    sqlstate="42704",
                 )
             checks = (replace(c, name=new) if c.name.lower() == old.lower() else c for c in domain.checks)
             changed = replace(domain, checks=tuple(checks))
@@ -209,7 +213,7 @@ def drop_domain(engine: "Engine", statement: ast.DropOther, name: str) -> None:
         if statement.if_exists:
             notice_missing_type(engine, name)
             return
-        raise ProgrammingError(f'domain "{name}" does not exist', span=statement.span)
+        raise ProgrammingError(f'domain "{name}" does not exist', span=statement.span, sqlstate="42704")
     drop_columns(engine, statement, columns_of(engine.catalog, found.name), f'domain "{found.name}"')
     refuse_named_type(engine, found.name, statement.span)
     engine.catalog.apply(TYPES.remove(found.name.lower()))
@@ -241,7 +245,9 @@ def alter_type(engine: "Engine", statement: ast.AlterUserType) -> None:
     catalog = engine.catalog
     old = engine.catalog.find_type(statement.name)
     if old is None or isinstance(old, Domain):
-        raise ProgrammingError(f'type "{statement.name}" does not exist', span=statement.span)
+        raise ProgrammingError(
+            f'type "{statement.name}" does not exist', span=statement.span, sqlstate="42704"
+        )
     if statement.action == "RENAME TO":
         rename_type(
             engine,

@@ -209,7 +209,9 @@ def rename_schema(engine: Engine, statement: ast.RenameSchema) -> None:
     """Run ALTER SCHEMA ... RENAME TO."""
     catalog, old, new = engine.catalog, statement.name.lower(), statement.new.lower()
     if old not in catalog.schemas:
-        raise ProgrammingError(f'schema "{statement.name}" does not exist', span=statement.span)
+        raise ProgrammingError(
+            f'schema "{statement.name}" does not exist', span=statement.span, sqlstate="3F000"
+        )
     if new in catalog.schemas or new in ("pg_catalog", "information_schema"):
         error = ProgrammingError(f'schema "{statement.new}" already exists', span=statement.span)
         error.sqlstate = "42P06"

@@ -27,7 +27,7 @@ def drop_schema(engine: Engine, statement: ast.DropOther, name: str) -> None:
         if statement.if_exists:
             notice_skipped(engine, f'schema "{name}" does not exist')
             return
-        raise ProgrammingError(f'schema "{name}" does not exist', span=statement.span)
+        raise ProgrammingError(f'schema "{name}" does not exist', span=statement.span, sqlstate="3F000")
     first = next(_describe_contents(engine, name), None)
     if first is not None and not statement.cascade:
         raise ProgrammingError(

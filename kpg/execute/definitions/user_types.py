@@ -76,7 +76,7 @@ def drop_type(engine: "Engine", statement: "ast.DropOther", name: str) -> None:
         if statement.if_exists:
             notice_missing_type(engine, name)
             return
-        raise ProgrammingError(f'type "{name}" does not exist', span=statement.span)
+        raise ProgrammingError(f'type "{name}" does not exist', span=statement.span, sqlstate="42704")
     used = [
         (entry.name, column.name)
         for entry in engine.catalog

@@ -176,7 +176,9 @@ def is_open(engine: Engine, cursor: Cursor) -> bool:
 def _cursor(engine: Engine, statement: ast.Fetch | ast.Close) -> Cursor:
     cursor = engine.cursors.get(cursor_key(engine, statement.name))
     if cursor is None or not is_open(engine, cursor):
-        raise ProgrammingError(f'cursor "{statement.name}" does not exist', span=statement.span)
+        raise ProgrammingError(
+            f'cursor "{statement.name}" does not exist', span=statement.span, sqlstate="34000"
+        )
     return cursor
 
 

@@ -60,5 +60,5 @@ def _setting(engine: Engine, statement: ast.Select, name: str, args: list[str]) 
     if setting not in SETTINGS and setting not in engine.settings:
         if len(args) > 1 and args[1].lower() in ("true", "t"):
             return None
-        raise ProgrammingError(f'unknown setting "{setting}"', span=statement.span)
+        raise ProgrammingError(f'unknown setting "{setting}"', span=statement.span, sqlstate="42704")
     return effective_value(engine, setting)
