@@ -41,7 +41,7 @@ def _make_dataclass(
     fields = dataclasses.fields(result)
     functions: dict[str, Function | None] = {"__init__": _first_init(result, frozen)}
     if repr:
-        functions["__repr__"] = _make_repr([field.name for field in fields if field.repr])
+        functions["__repr__"] = _make_repr([field.name for field in fields if field.repr], frozen=frozen)
     if eq:
         functions["__eq__"] = _make_eq(_values_getter([field.name for field in fields if field.compare]))
         hashing = [field.name for field in fields if (field.compare if field.hash is None else field.hash)]
@@ -108,13 +108,13 @@ def _values_getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
             return attrgetter(*names)
 
 
-def _make_repr(names: list[str]) -> Function:
-    @recursive_repr()
+def _make_repr(names: list[str], *, frozen: bool) -> Function:
     def __repr__(self: Any) -> str:
-        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        values = ", ".join([f"{name}={getattr(self, name)!r}" for name in names])
         return f"{self.__class__.__qualname__}({values})"
 
-    return __repr__
+    # A frozen record cannot contain itself.
+    return __repr__ if frozen else recursive_repr()(__repr__)
 
 
 def _make_eq(values: Callable[[Any], tuple[Any, ...]]) -> Function:

@@ -158,12 +158,16 @@ def transform(scalar: Scalar, rewrite: Callable[[Scalar], Scalar]) -> Scalar:
 
 def columns(scalar: Scalar) -> frozenset[int]:
     """Return the input columns that a scalar reads."""
-    known: frozenset[int] | None = getattr(scalar, "_columns", None)
-    if known is None:
+    try:
+        return scalar._columns
+    except AttributeError:
         checkpoint()
-        known = frozenset(node.index for node in walk(scalar) if isinstance(node, Column))
+        if isinstance(scalar, Column):
+            known = frozenset((scalar.index,))
+        else:
+            known = frozenset([node.index for node in walk(scalar) if isinstance(node, Column)])
         object.__setattr__(scalar, "_columns", known)
-    return known
+        return known
 
 
 def remap(scalar: Scalar, mapping: Callable[[int], int]) -> Scalar:

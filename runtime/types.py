@@ -49,8 +49,9 @@ T = TypeVar("T")
 class CachedHash:
     """Base of the dataclasses under :func:`hash_once`: holds the cached hash, which is not pickled."""
 
-    __slots__ = ("_columns", "_hash")
+    __slots__ = ("_columns", "_hash", "_text")
     _hash: int
+    _text: str
     _columns: frozenset[int]
 
 
@@ -62,11 +63,12 @@ def hash_once(cls: type[T]) -> type[T]:
     compute, keep = cls.__hash__, object.__setattr__
 
     def cached_hash(self: CachedHash) -> int:
-        value: int | None = getattr(self, "_hash", None)
-        if value is None:
+        try:
+            return self._hash
+        except AttributeError:
             value = compute(self)
             keep(self, "_hash", value)
-        return value
+            return value
 
     cls.__hash__ = cached_hash  # type: ignore[method-assign, assignment]
     return cls
@@ -165,6 +167,15 @@ class Type(CachedHash):
     """Labels of an ENUM, in order; field names of a RECORD; the extension of an EXTENSION type."""
     name: str = ""
     """Name of an ENUM, of a named RECORD, or of an extension's type."""
+
+    def __repr__(self) -> str:
+        try:
+            return self._text  # fingerprints of plans have it for every column
+        except AttributeError:
+            names = ("kind", "precision", "scale", "table", "parts", "labels", "name")
+            text = f"Type({', '.join([f'{name}={getattr(self, name)!r}' for name in names])})"
+            object.__setattr__(self, "_text", text)
+            return text
 
     def __str__(self) -> str:
         if self.kind is Kind.DECIMAL or (self.kind is Kind.NUMERIC and self.precision):

@@ -332,7 +332,7 @@ def _types(rel: Rel) -> tuple[Type, ...]:
             return types(source) + tuple(call.type for call in calls)
         case Project(input=source, columns=columns):
             inner = types(source)
-            return tuple(inner[column] for column in columns)
+            return tuple([inner[column] for column in columns])
         case Join(inputs=sources):
             return tuple(type_ for source in sources for type_ in types(source))
         case Reduce(keys=keys, aggregates=aggregates):

@@ -64,7 +64,7 @@ def substitute(scalar: Scalar, values: Sequence[Scalar]) -> Scalar:
 
 def all_columns(rel: Rel) -> tuple[Column, ...]:
     """Return the columns of a relation as scalars."""
-    return tuple(Column(index, type_) for index, type_ in enumerate(algebra.types(rel)))
+    return tuple([Column(index, type_) for index, type_ in enumerate(algebra.types(rel))])
 
 
 def conjuncts(predicates: Iterable[Scalar]) -> tuple[Scalar, ...]:

@@ -55,7 +55,9 @@ def _with_layer(
     """Return the selection with one more layer; ``identity`` are the outputs of one that computes nothing."""
     match layer:
         case algebra.Project(columns=chosen):
-            return Selection(below.core, below.predicates, tuple(below.outputs[column] for column in chosen))
+            return Selection(
+                below.core, below.predicates, tuple([below.outputs[column] for column in chosen])
+            )
         case algebra.Map(scalars=new) if below.outputs is identity:
             return Selection(below.core, below.predicates, (*identity, *new))
         case algebra.Filter(predicates=new) if below.outputs is identity:
@@ -97,11 +99,11 @@ def build(selection: Selection) -> Rel:
     if selection.predicates:
         rel = algebra.Filter(rel, selection.predicates)
     width = len(algebra.types(rel))
-    computed = dict.fromkeys(out for out in selection.outputs if not isinstance(out, Column))
+    computed = dict.fromkeys([out for out in selection.outputs if not isinstance(out, Column)])
     if computed:
         rel = algebra.Map(rel, tuple(computed))
     places = {out: width + place for place, out in enumerate(computed)}
-    chosen = tuple(out.index if isinstance(out, Column) else places[out] for out in selection.outputs)
+    chosen = tuple([out.index if isinstance(out, Column) else places[out] for out in selection.outputs])
     if chosen != tuple(range(width + len(computed))):
         rel = algebra.Project(rel, chosen)
     return rel

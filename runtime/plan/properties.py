@@ -147,13 +147,13 @@ def column_types(node: AnyNode, types_of: Callable[[Ref], Types]) -> Types:
 
 def mfp_types(mfp: Mfp, types: Types) -> Types:
     """Return the types of an mfp's outputs over rows of ``types``; a passed column keeps its type."""
-    return tuple(types[output.index] if isinstance(output, Column) else output.type for output in mfp.outputs)
+    return tuple([types[out.index] if isinstance(out, Column) else out.type for out in mfp.outputs])
 
 
 def _union_types(parts: Sequence[Types]) -> Types:
     result = []
     for column, types in enumerate(zip(*parts, strict=True)):
-        type_ = common_word_type(types)
+        type_ = types[0] if types.count(types[0]) == len(types) else common_word_type(types)
         if type_ is None:
             names = ", ".join(map(str, dict.fromkeys(types)))
             raise InternalError(f"column {column} of a sum has words of several kinds: {names}")
