@@ -323,7 +323,7 @@ class Catalog:
 
     @property
     def resolution_key(self) -> tuple[str, ...]:
-        """What name resolution depends on: search path, and the current user if privileges are checked."""
+        """The inputs of name resolution: search path, and the current user if privileges are checked."""
         own = (self.temporary_schema,) if self.temporary_schema in self.schemas else ()
         return (*own, *self.path, "", self.asker.user) if self.checks_privileges else (*own, *self.path)
 

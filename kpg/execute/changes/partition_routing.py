@@ -8,7 +8,7 @@ are found by a join with all of them.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Final, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,8 +48,10 @@ class PartitionRouter:
                 several = route_insert(engine, statement)
             case ast.Merge():
                 several = route_merge(engine, statement)
-            case _:
+            case ast.Update() | ast.Delete():
                 several = prepare_with_partitions(engine, statement)
+            case _:
+                assert_never(statement)
         return several  # type: ignore[return-value]
 
     def route(self, engine: Engine, name: str, words: Words) -> Changes:

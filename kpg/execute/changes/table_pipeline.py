@@ -40,7 +40,7 @@ Words = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What writes rows to a table: a statement, or None for a load; ``command`` is INSERT or UPDATE."""
+    """A write of rows to a table, by a statement, or by a load if that is None."""
 
     engine: Engine
     table: Table
