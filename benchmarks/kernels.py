@@ -165,7 +165,7 @@ def _insert_singles() -> None:
         spine.insert(Batch.build(row, spine.upper, upper))
         handle.advance_logical(upper)
         handle.advance_physical(upper)
-        spine.work()
+        spine.finish_step()
 
 
 def measure_stream() -> None:
@@ -181,7 +181,7 @@ def measure_stream() -> None:
         spine.insert(Batch.build(rows, spine.upper, upper))
         handle.advance_logical(upper)
         handle.advance_physical(upper)
-        spine.work()
+        spine.finish_step()
     report(
         "spine: 30 batches of 100k (key, rowid), merging included", time.perf_counter() - begin, n * batches
     )

@@ -48,13 +48,16 @@ class Step:
 
 
 PREDICATE_PLACEMENT: Final = (
-    Pass(normalize_lets, "an inlined let can be fused with its surroundings"),
-    Pass(fold_constants, "a literal truth is no predicate, and a literal falsehood empties its relation"),
-    Pass(fuse_selections, "the passes below expect at most one filter, map and projection in a row"),
-    Pass(flatten_joins, "predicates of nested joins meet in one place"),
-    Pass(factor_disjunctions, "finds predicates over one input, which can be pushed"),
-    Pass(propagate_equalities, "derives more predicates over one input"),
-    Pass(push_filters, "all predicates are known now"),
+    Pass(normalize_lets, "before selections are fused: an inlined let is fused with its surroundings"),
+    Pass(
+        fold_constants,
+        "before predicates move: a literal truth is none, a literal falsehood empties its relation",
+    ),
+    Pass(fuse_selections, "before passes that expect at most one filter, map and projection in a row"),
+    Pass(flatten_joins, "before predicates are compared: those of nested joins meet in one place"),
+    Pass(factor_disjunctions, "before filters are pushed: finds predicates over one input"),
+    Pass(propagate_equalities, "before filters are pushed: derives more predicates over one input"),
+    Pass(push_filters, "after all predicates are known"),
 )
 """Passes that move every predicate to its place."""
 
@@ -65,8 +68,11 @@ Each round copies equalities anew, so there may be no round that changes nothing
 that is simplified in one round may allow another one to be simplified in the next.
 """
 OUTER_JOIN_SIMPLIFICATION: Final = (
-    Pass(fold_constants, "predicates have met the NULLs that outer joins pad with"),
-    Pass(cancel_unions, "an outer join whose padded rows are rejected becomes an inner join"),
+    Pass(fold_constants, "after predicates have met the NULLs that outer joins pad with"),
+    Pass(
+        cancel_unions,
+        "after constants are folded: an outer join whose padded rows are rejected becomes an inner join",
+    ),
 )
 """Passes that turn outer joins into inner joins where predicates reject the padded rows."""
 
@@ -75,18 +81,20 @@ PIPELINE: Final = (
     *OUTER_JOIN_SIMPLIFICATION,
     Pass(
         narrow_lets,
-        "predicates stand directly above the reads of lets",
+        "after predicates stand directly above the reads of lets",
         (*PREDICATE_PLACEMENT, *OUTER_JOIN_SIMPLIFICATION),
     ),
-    Pass(limit_windows, "predicates on row numbers are directly above their windows"),
-    Pass(elide_distinct, "filters on constants have made more relations unique"),
-    Pass(cancel_unions, "branches are as similar as they will be, and filters that are never true in place"),
-    Pass(flatten_joins, "distincts between joins are gone"),
-    Pass(bound_inputs, "joins have all their comparisons, and averages are still computed in their inputs"),
-    Pass(key_by_rowid, "joins show which columns are a table's key"),
-    Pass(share_subplans, "subplans are still equal, before each is cut down to what its reader needs"),
-    Pass(prune_columns, "removes columns that no reader uses"),
-    Pass(fuse_selections, "merges the projections that earlier passes added"),
+    Pass(limit_windows, "after predicates on row numbers are directly above their windows"),
+    Pass(elide_distinct, "after filters on constants have made more relations unique"),
+    Pass(
+        cancel_unions, "before passes that make branches less alike; filters that are never true are in place"
+    ),
+    Pass(flatten_joins, "after distincts between joins are gone"),
+    Pass(bound_inputs, "after all comparisons are in joins, before averages are moved out of their inputs"),
+    Pass(key_by_rowid, "after joins show which columns are a table's key"),
+    Pass(share_subplans, "before equal subplans are cut down to what each reader needs"),
+    Pass(prune_columns, "after subplans are shared: removes columns that no reader uses"),
+    Pass(fuse_selections, "after passes that add projections: merges them"),
 )
 
 

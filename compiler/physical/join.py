@@ -19,10 +19,10 @@ from kpg.compiler.physical.context import ColumnFinder, Planning, express_childr
 from kpg.compiler.physical.join_order import (
     EquivalenceClass,
     EquivalenceClasses,
-    Step,
+    HalfJoinChoice,
     classify,
     fan_out,
-    lookup_orders,
+    path_orders,
 )
 from kpg.compiler.physical.join_problem import Problem, Relation, Slots
 from kpg.runtime import plan
@@ -45,7 +45,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
+class PlannedHalfJoin:
     """A planned half-join with an arrangement of relation ``slot``."""
 
     arrangement: Ref
@@ -55,11 +55,11 @@ class Lookup:
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
-    """A planned path: ``mfp`` over the changes of a relation, then the lookups."""
+class PlannedPath:
+    """A planned path: ``mfp`` over the changes of a relation, then the half-joins."""
 
     mfp: Mfp
-    lookups: tuple[Lookup, ...]
+    half_joins: tuple[PlannedHalfJoin, ...]
 
 
 @dataclass(slots=True)
@@ -74,14 +74,14 @@ class PathBuilder:
     classes: EquivalenceClasses
     start: int
     items: tuple[Scalar, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[HalfJoinChoice, ...]
     targets: tuple[Target, ...]
     prefiltered: Slots
     first_members: dict[EquivalenceClass, Scalar] = field(default_factory=dict)
     """For each equivalence class, the member that was bound first."""
     pending: list[Scalar] = field(default_factory=list)
 
-    def build(self) -> Path:
+    def build(self) -> PlannedPath:
         """Return the path."""
         self.pending = [
             p for p in self.classes.other_predicates if not is_prefiltered(self.problem, p, self.prefiltered)
@@ -90,7 +90,7 @@ class PathBuilder:
         places = _places(self.items)
         tests = self._tests(places, places, frozenset(), bound, ())
         row, start = self._stage(0, tests, places, bound)
-        lookups: list[Lookup] = []
+        half_joins: list[PlannedHalfJoin] = []
         for index, (step, target) in enumerate(zip(self.steps, self.targets, strict=True)):
             stream = _places(row)
             key = tuple(stream[scalar] for scalar in self._key(index))
@@ -98,8 +98,8 @@ class PathBuilder:
             before, bound = bound, bound | {step.slot}
             tests = self._tests(stream, places, before, bound, target.items[: target.key_length])
             row, mfp = self._stage(index + 1, tests, places, bound)
-            lookups.append(Lookup(target.arrangement, step.slot, key, mfp))
-        return Path(start, tuple(lookups))
+            half_joins.append(PlannedHalfJoin(target.arrangement, step.slot, key, mfp))
+        return PlannedPath(start, tuple(half_joins))
 
     def _key(self, index: int) -> list[Scalar]:
         """Return the bound scalars that lookup ``index`` uses, in the order of the arrangement."""
@@ -323,7 +323,7 @@ class JoinDraft:
     problem: Problem
     classes: EquivalenceClasses
     streams: tuple[Stream, ...]
-    orders: tuple[tuple[Step, ...], ...]
+    orders: tuple[tuple[HalfJoinChoice, ...], ...]
     prefiltered: Slots
 
 
@@ -342,7 +342,7 @@ def plan_join(planning: Planning, problem: Problem) -> Ref:
     streams = tuple(_relation_stream(planning, problem, classes, slot, settled) for slot in slots)
     if len(problem.relations) == 1:
         return _plan_single_relation(planning, problem, classes, streams[0], settled)
-    orders = lookup_orders(problem, classes)
+    orders = path_orders(problem, classes)
     for step in (step for steps in orders for step in steps if step.slot not in settled):
         need = _need(problem, step)
         if need is not None:
@@ -392,12 +392,12 @@ def _build_delta_join(planning: Planning, draft: JoinDraft) -> plan.DeltaJoin:
     return plan.DeltaJoin(tuple(ends))
 
 
-def _add_path(planning: Planning, stream: Ref, start: int, path: Path) -> Ref:
+def _add_path(planning: Planning, stream: Ref, start: int, path: PlannedPath) -> Ref:
     """Add the nodes of a path, and return the last one."""
     builder = planning.builder
     end = builder.add(plan.Delta(stream, path.mfp))
-    for lookup in path.lookups:
-        end = builder.add(plan.HalfJoin(end, lookup.arrangement, start, lookup.slot, lookup.key, lookup.mfp))
+    for half in path.half_joins:
+        end = builder.add(plan.HalfJoin(end, half.arrangement, start, half.slot, half.key, half.mfp))
     return end
 
 
@@ -475,7 +475,7 @@ def _required_columns(
 
 
 def _key_sequences(
-    prefiltered: Slots, orders: Sequence[Sequence[Step]]
+    prefiltered: Slots, orders: Sequence[Sequence[HalfJoinChoice]]
 ) -> dict[int, tuple[tuple[Scalar, ...], ...]]:
     """Return the lookup key sequences of each derived relation.
 
@@ -496,7 +496,7 @@ def _key_sequences(
 def _target(
     planning: Planning,
     problem: Problem,
-    step: Step,
+    step: HalfJoinChoice,
     stream: Stream,
     derived: dict[int, tuple[tuple[Scalar, ...], ...]],
 ) -> Target:
@@ -520,7 +520,7 @@ def _target(
     return _arrange(planning, stream, key, length)
 
 
-def _need(problem: Problem, step: Step) -> Need | None:
+def _need(problem: Problem, step: HalfJoinChoice) -> Need | None:
     """Return the need for an arrangement of a base table, or None for a lookup by rowid or a computed key."""
     relation = problem.relations[step.slot]
     stored = {member.column: pair for pair in step.key if isinstance(member := pair[1], Fetch)}

@@ -141,8 +141,8 @@ MIN_FAN_OUT: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A lookup of relation ``slot`` by ``key``: equivalence classes with the relation's member of each."""
+class HalfJoinChoice:
+    """A half-join with relation ``slot`` by ``key``: equivalence classes with its member of each."""
 
     slot: int
     key: tuple[tuple[EquivalenceClass, Scalar], ...]
@@ -175,13 +175,13 @@ def _domain(problem: Problem, class_: EquivalenceClass) -> float | None:
     return problem.domains[class_]
 
 
-def lookup_orders(problem: Problem, classes: EquivalenceClasses) -> tuple[tuple[Step, ...], ...]:
+def path_orders(problem: Problem, classes: EquivalenceClasses) -> tuple[tuple[HalfJoinChoice, ...], ...]:
     """Return for each relation the order in which the path of its changes looks up the others."""
     ordering = _JoinGraph.create(problem, classes)
     return tuple(ordering.order(start) for start in range(len(problem.relations)))
 
 
-def lookup_order(problem: Problem, classes: EquivalenceClasses, start: int) -> tuple[Step, ...]:
+def path_order(problem: Problem, classes: EquivalenceClasses, start: int) -> tuple[HalfJoinChoice, ...]:
     """Return the lookup order of one path, for the changes of relation ``start``."""
     return _JoinGraph.create(problem, classes).order(start)
 
@@ -194,7 +194,7 @@ class _Candidate:
     """
 
     rank: tuple[bool, float, float, int]
-    step: Step
+    step: HalfJoinChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ class _JoinGraph:
             near,
         )
 
-    def order(self, start: int) -> tuple[Step, ...]:
+    def order(self, start: int) -> tuple[HalfJoinChoice, ...]:
         """Return all relations but ``start``, greedily by the fewest expected rows.
 
         Relations without an equality to the bound ones come last, except single-row relations. An order
@@ -258,7 +258,7 @@ class _JoinGraph:
         number = count()  # candidates of one rank are not compared
         queue = [(candidate.rank, next(number), candidate) for candidate in candidates.values()]
         heapify(queue)
-        steps: list[Step] = []
+        steps: list[HalfJoinChoice] = []
         while candidates:
             _, _, candidate = heappop(queue)
             best = candidate.step
@@ -286,12 +286,12 @@ class _JoinGraph:
             (is_product, round(matches * self.selectivities[slot] * joint, 6), round(matches, 6), slot), step
         )
 
-    def _step(self, bound: Slots, slot: int) -> Step:
+    def _step(self, bound: Slots, slot: int) -> HalfJoinChoice:
         """Return the lookup of a relation by all members that equal a bound scalar, or by its rowid alone."""
         key = tuple(pair for pair in self.members[slot] if pair[0].is_available(bound))
         relation = self.problem.relations[slot]
         by_rowid = tuple(pair for pair in key if relation.table is not None and pair[1] == relation.rowid)
-        return Step(slot, by_rowid or key)
+        return HalfJoinChoice(slot, by_rowid or key)
 
 
 MAX_RELATIONS: Final = 12
@@ -308,7 +308,7 @@ def split(planning: Planning, join: algebra.Join) -> Rel:
         return _with_product(join, loose)
     sizes = [relation.rows * relation.selectivity for relation in problem.relations]
     first = sizes.index(min(sizes))
-    order = [first, *(step.slot for step in lookup_order(problem, classify(problem), first))]
+    order = [first, *(step.slot for step in path_order(problem, classify(problem), first))]
     starts = _starts(join)
     classes = _equal_scalars(join.on)
     result, places = join.inputs[first], {starts[first] + i: i for i in range(width(join.inputs[first]))}

@@ -68,7 +68,7 @@ class LookupVotes:
         votes = self._votes.get(ref)
         return min(votes, key=lambda column: (-votes[column], column)) if votes else None
 
-    def _count_lookups(self, path: plan.Path) -> None:
+    def _count_lookups(self, path: plan.DeltaPath) -> None:
         mfp = path.delta.mfp
         for place, half in enumerate(path.half_joins):
             if half.key:

@@ -350,7 +350,7 @@ def place_delta_join(level: Level, node: plan.DeltaJoin) -> Ref:
     return level.add(plan.DeltaJoin(tuple(ends)), concat_placement([level.placements[end] for end in ends]))
 
 
-def _path_input(level: Level, path: plan.Path, *, replicate_inputs: bool) -> Ref:
+def _path_input(level: Level, path: plan.DeltaPath, *, replicate_inputs: bool) -> Ref:
     """Return the input of a path.
 
     With ``replicate_inputs``, an input from outside the loop is replicated.
@@ -363,7 +363,7 @@ def _path_input(level: Level, path: plan.Path, *, replicate_inputs: bool) -> Ref
     return level.add(plan.Enter(entered), level.outer.placements[entered])
 
 
-def _place_path(level: Level, path: plan.Path, *, partition: bool, replicate_inputs: bool) -> Ref:
+def _place_path(level: Level, path: plan.DeltaPath, *, partition: bool, replicate_inputs: bool) -> Ref:
     new = _path_input(level, path, replicate_inputs=replicate_inputs)
     stays = replicate_inputs and level.placements[new].replicated
     # Replicated rows find each worker's part of an arrangement wherever it is, so it need not move.
@@ -391,7 +391,7 @@ def _place_path(level: Level, path: plan.Path, *, partition: bool, replicate_inp
     return here
 
 
-def _place_path_at_worker_0(level: Level, path: plan.Path) -> Ref:
+def _place_path_at_worker_0(level: Level, path: plan.DeltaPath) -> Ref:
     """Place a path between relations that are all at worker 0."""
     new, _ = level.stream(path.delta.input)
     here = level.add(plan.Delta(new, path.delta.mfp), WORKER_0)

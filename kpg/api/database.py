@@ -304,14 +304,14 @@ class Database:
         check_argument("name", name, str, "the name of a function")
         before = python_functions.make_restorer(self._engine)
         python_functions.create(self._engine, name, function, args, returns, columns=columns, nulls=nulls)
-        self._engine.log_definitions(before)
+        self._engine.commit_definitions(before)
 
     def drop_function(self, name: str) -> None:
         """Drop a function of :meth:`create_function`; ProgrammingError if a view uses it."""
         check_argument("name", name, str, "the name of a function")
         before = python_functions.make_restorer(self._engine)
         python_functions.drop(self._engine, name)
-        self._engine.log_definitions(before)
+        self._engine.commit_definitions(before)
 
     def backup(self, folder: "str | Path", *, wait: bool = True) -> "Backup":
         """Copy a database in a folder into another folder, as of the last commit.

@@ -345,7 +345,7 @@ class Dataflow:
         self.check()
         self._engine.advance()
 
-    def place(self, error: DataError) -> None:
+    def locate_error(self, error: DataError) -> None:
         """Do nothing: operations of a dataflow have no source text."""
 
     def prover(self, name: str) -> None:

@@ -35,7 +35,7 @@ class HalfJoinSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinPath:
+class DeltaPathSpec:
     """A path of a delta join: ``mfp`` of the changes of a stream, then the half-joins."""
 
     stream: Term
@@ -43,7 +43,7 @@ class JoinPath:
     half_joins: tuple[HalfJoinSpec, ...]
 
 
-def delta_join(paths: Sequence[JoinPath]) -> Term:
+def delta_join(paths: Sequence[DeltaPathSpec]) -> Term:
     """Return the delta join whose relation i is the stream of path i.
 
     All its nodes are in the innermost scope of its inputs, because a path cannot cross a loop's border.
@@ -62,7 +62,7 @@ def delta_join(paths: Sequence[JoinPath]) -> Term:
     return Term(ends, ends[0].types, make, scope)
 
 
-def _join_path(start: int, path: JoinPath, scope: Scope | None) -> Term:
+def _join_path(start: int, path: DeltaPathSpec, scope: Scope | None) -> Term:
     """Return the last half-join of a path."""
 
     def make(refs: Sequence[Ref]) -> plan.AnyNode:
@@ -163,8 +163,10 @@ def join(left: Index, right: Index, key: int, names: Sequence[str], outputs: Seq
     right_mfp = Mfp((), tuple(remap(output, swap_column) for output in left_mfp.outputs))
     keys = tuple(range(key))
 
-    left_path = JoinPath(left.term, _identity(left.term), (HalfJoinSpec(right.term, 1, keys, left_mfp),))
-    right_path = JoinPath(right.term, _identity(right.term), (HalfJoinSpec(left.term, 0, keys, right_mfp),))
+    left_path = DeltaPathSpec(left.term, _identity(left.term), (HalfJoinSpec(right.term, 1, keys, left_mfp),))
+    right_path = DeltaPathSpec(
+        right.term, _identity(right.term), (HalfJoinSpec(left.term, 0, keys, right_mfp),)
+    )
     term = delta_join((left_path, right_path))
     flags = (*left.rows.flags, *right.rows.flags)
     return term_rows(term, names, [can_be_null(output, flags) for output in outputs])

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from kpg.collections.collection import Collection
 from kpg.collections.expression import check_distinct
-from kpg.collections.operators import HalfJoinSpec, Index, JoinPath, delta_join
+from kpg.collections.operators import DeltaPathSpec, HalfJoinSpec, Index, delta_join
 from kpg.collections.rows import term_rows
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.plan import Mfp
@@ -115,7 +115,7 @@ def _make_path(
     body: Sequence[Atom],
     indexes: dict[Collection, list[Index]],
     head: Sequence[str],
-) -> JoinPath:
+) -> DeltaPathSpec:
     """Return the path of lookups for changes of an atom."""
     start = indexes[body[first].collection][0]
     variable_types = dict(zip(body[first].variables, start.rows.types, strict=True))
@@ -136,7 +136,7 @@ def _make_path(
         mfp = Mfp((), tuple(values[variable] for variable in outputs))
         key_columns = tuple(stream.index(atom.variables[column]) for column in prefix)
         lookups.append(HalfJoinSpec(index.term, position, key_columns, mfp))
-    return JoinPath(start.term, Mfp((), start.rows.values), tuple(lookups))
+    return DeltaPathSpec(start.term, Mfp((), start.rows.values), tuple(lookups))
 
 
 def _shift_columns(value: Scalar, offset: int) -> Scalar:

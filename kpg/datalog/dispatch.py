@@ -193,7 +193,7 @@ def prepare(engine: Engine, check_database: Callable[[], None], text: str) -> Go
     goal = program_for(engine, check_database, text).prepare(text)
     if engine.write_ahead_log is not None:
         _register_goal(engine, text, goal)
-        engine.log_definitions()
+        engine.commit_definitions()
     return goal
 
 
@@ -220,7 +220,7 @@ def _register_goal(engine: Engine, text: str, goal: Goal) -> None:
         if not engine.goals[text]:
             del engine.goals[text]
         if not engine.closed:
-            engine.log_definitions()
+            engine.commit_definitions()
 
     goal.on_drop = unregister_goal
 

@@ -540,7 +540,7 @@ class QueryForm:
     def prover(self, name: str) -> None:
         """Return None: the views of goals have no proofs."""
 
-    def place(self, error: DataError) -> None:
+    def locate_error(self, error: DataError) -> None:
         """Add the position in the program's text to an error of one of its rules."""
         if may_see_text(self._engine.catalog, self._pattern.program):
             locate_error(error, self._pattern.program)

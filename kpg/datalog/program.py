@@ -473,7 +473,7 @@ class Program:
         """Return the function that proves rows of a relation, or None if the program does not derive it."""
         return partial(self.explain_row, name) if name in self.installation.views else None
 
-    def place(self, error: DataError) -> None:
+    def locate_error(self, error: DataError) -> None:
         """Add the position in the program's text to an error of one of its rules."""
         if may_see_text(self.engine.catalog, self.checked.program):
             locate_error(error, self.checked.program)

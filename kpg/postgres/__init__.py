@@ -1,7 +1,7 @@
 """Access control and SQLSTATE codes, as in Postgres: the extension that comes with kpg.
 
-``roles`` and ``passwords`` identify users, ``grants`` and ``privileges`` control what a role may do,
-``row_security`` which rows it may write. ``sqlstate`` maps errors to Postgres' codes and fields.
+``roles`` and ``passwords`` identify users, ``grants`` and ``definition_privileges`` control what a role may
+do, ``row_security`` which rows it may write. ``sqlstate`` maps errors to Postgres' codes and fields.
 The core does not import it. It calls :func:`register` when it meets a statement that it cannot run itself, or
 a role or policy.
 """

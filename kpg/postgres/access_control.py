@@ -1,7 +1,7 @@
 """The access control that the core calls, as :class:`kpg.execute.access_control.AccessControl`."""
 
 from kpg.execute.changes.table_pipeline import Stage
-from kpg.postgres.privileges import track_ownership
+from kpg.postgres.definition_privileges import track_ownership
 from kpg.postgres.roles import set_role
 from kpg.postgres.row_security import (
     ROW_POLICIES,

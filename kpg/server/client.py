@@ -399,7 +399,9 @@ class Client(Connection):
         session = self.session
         if session is not None and session.transactions.state is State.OPEN:
             try:
-                await self.run_with_engine(lambda engine: engine.transactions.fail(), returns=True)
+                await self.run_with_engine(
+                    lambda engine: engine.transactions.roll_back_and_fail(), returns=True
+                )
             except Error:
                 # The wait for the engine timed out, which fails the transaction too.
                 if session.transactions.state is State.OPEN:

@@ -5,7 +5,7 @@ The statement handlers and the public API are thin layers over it. Callers hold 
 The module also defines state that an engine owns:
 
 * ``PreparedStatements``: PREPARE and the protocol's Parse share one namespace.
-* ``PlanCache``: plans and derived values by statement text. It may be cleared at any time.
+* ``StatementCaches``: plans and derived values by statement text. It may be cleared at any time.
 * ``StepStatistics``: durations of recent steps, per quarter of a second.
 * ``PostgresDeparser``: texts of definitions for the catalog relations.
 """
@@ -209,7 +209,7 @@ class DataflowClient(Protocol):
     def drop(self) -> None:
         """Drop the dataflow."""
 
-    def place(self, error: DataError) -> None:
+    def locate_error(self, error: DataError) -> None:
         """Set the position of an error that this dataflow has caused, if it has none."""
 
     def prover(self, name: str) -> "Callable[[Any], Proof] | None":
@@ -337,7 +337,7 @@ class CacheKind(Generic[Key, Value]):
     """A kind of cached values, declared by the module that computes them."""
 
 
-class PlanCache:
+class StatementCaches:
     """Caches of one database, by statement texts."""
 
     def __init__(self) -> None:
@@ -405,11 +405,17 @@ def is_unpartitioned(engine: "Engine", name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EngineSavepoint:
-    """A state of a transaction: rows, definitions, and the number of pending foreign key checks."""
+    """The engine's part of a savepoint.
+
+    ``Transactions`` has the savepoints by name, each with one of these. ``rows`` has a
+    ``runtime.tables.table.Savepoint`` for each table.
+    """
 
     rows: object
+    """The result of ``TableAccess.savepoint``, which only the executor reads."""
     mark: JournalMark
     pending_checks: tuple[int, int]
+    """Pending foreign key checks, of inserted and of removed keys."""
 
 
 class Engine:
@@ -434,14 +440,14 @@ class Engine:
             self._interrupt.watch = memory_limits.make_watch(memory_limit, workers)
         self.workers = workers
         make = local_executor if workers is None else workers.executor
-        fork = trunk.executor.fork if trunk is not None else partial(make, merge_effort)
-        self.executor: Executor = fork(self._interrupt)
+        make_executor = trunk.executor.fork if trunk is not None else partial(make, merge_effort)
+        self.executor: Executor = make_executor(self._interrupt)
         self.catalog: Catalog = Catalog() if trunk is None else trunk.catalog.copy()
         self.catalog.fold_function = lambda fold: self.fold_function(fold)
         self.journal = Journal(self.catalog)
         plans: dict[str, Plan] = {}
         self.statistics = LiveStatistics(self.executor, plans)
-        self.statistics.tables = workers
+        self.statistics.distribution = workers
         self.tables = Tables(self.executor, self.catalog, self.journal, self._interrupt, plans, self)
         self.views = Views(
             self.executor,
@@ -459,7 +465,7 @@ class Engine:
         self.transactions = Transactions(self, self.notifications.deliver)
         self._queries, self.dataflows_made = 0, 0
         self.read_count = 0
-        """Number of reads by dataflows and of function bodies run."""
+        """Number of queries and function bodies run."""
         self.query_runner: (
             Callable[[PlannedStatement, Callable[[], tuple[Words, Words]]], tuple[Words, Words]] | None
         )
@@ -482,7 +488,7 @@ class Engine:
         """Stored goals that have not been prepared since the database was opened."""
         self.cursors: dict[tuple[int, str], Cursor] = {}
         self.catalog.system_reads = SystemReads(0, PostgresDeparser())
-        self.plan_cache = PlanCache()
+        self.plan_cache = StatementCaches()
         self.notices: list[Notice] = []
         """Unread notices of statements."""
         self.on_commit_actions: dict[str, Callable[[], None]] = {}
@@ -533,10 +539,10 @@ class Engine:
     @property
     def can_use_cache(self) -> bool:
         """Whether cached plans may be used: not with custom plans, in a snapshot, or under LOCK TABLE."""
-        closed = bool(self.tables.change_hooks) and self.locks.excludes_readers
+        excludes_readers = bool(self.tables.change_hooks) and self.locks.excludes_readers
         catalog = self.catalog
         custom = bool(catalog.settings) and catalog.needs_custom_plan
-        return self.snapshot_epoch is None and not custom and not closed
+        return self.snapshot_epoch is None and not custom and not excludes_readers
 
     def table(self, name: str) -> Table:
         """Return a base table, by name in any case."""
@@ -609,7 +615,7 @@ class Engine:
         self.clock.advance_to(moment)
         try:
             self.refresh_clock()
-            self.log_definitions()
+            self.commit_definitions()
         except BaseException:
             self.clock.advanced_time = before
             raise
@@ -677,7 +683,7 @@ class Engine:
             self.notifications.deliver()
             if isinstance(error, DataError):
                 for client in self.dataflows.values():
-                    client.place(error)
+                    client.locate_error(error)
             raise
 
     def record_reads(self, label: str, reads: frozenset[str]) -> None:
@@ -912,8 +918,8 @@ class Engine:
 
     # Commits
 
-    def check_constraints(self, *, committing: bool) -> None:
-        """Run foreign key actions and checks; deferred keys are checked only when committing.
+    def finish_constraints(self, *, committing: bool) -> None:
+        """Run the actions of foreign keys, then check them; deferred keys only when committing.
 
         When committing, also run ON COMMIT actions and check the views that the commit installs.
         """
@@ -924,7 +930,7 @@ class Engine:
                     act()
         references = self.tables.references
         if references is not None:
-            references.check_foreign_keys(at_commit=committing)
+            references.run_actions_and_check(at_commit=committing)
             if committing:
                 references.defer(set(), deferred=False)
         if committing and self.views.pending:
@@ -933,15 +939,17 @@ class Engine:
     def close_epochs(
         self, table: str, counts: Sequence[int], deleted: NDArray[np.int64] | None = None
     ) -> None:
-        """Close an epoch per count: the next ``counts[i]`` of a table's newest rows, and row ``deleted[i]``.
+        """Close one epoch for each i.
+
+        It inserts the next ``counts[i]`` of the newest rows and deletes row ``deleted[i]``.
 
         There must be no other pending changes.
         """
         self._tables_in_step.add(table)
         self.executor.close_epochs(table, counts, deleted)
 
-    def log_definitions(self, undo: Callable[[], object] = lambda: None) -> None:
-        """Commit definitions made outside of statements to the log; on failure call ``undo``."""
+    def commit_definitions(self, undo: Callable[[], object] = lambda: None) -> None:
+        """Commit definitions and sequence positions unless in a transaction; on failure call ``undo``."""
         if self.write_ahead_log is not None and self.transactions.is_idle:
             try:
                 self.step()

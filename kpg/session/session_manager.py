@@ -493,7 +493,7 @@ class SessionManager:
             error = refused
         was_undone = waiting is not None or isinstance(error, DeadlockError | CanceledError)
         if was_undone and transactions.state is State.OPEN:
-            transactions.fail()
+            transactions.roll_back_and_fail()
         if job.commits and transactions.state is not State.NONE:
             # The job was cancelled before it began.
             transactions.rollback()

@@ -177,7 +177,7 @@ def set_constraints(engine: Engine, statement: ast.SetConstraints) -> None:
     )
     references.defer(names, deferred=statement.deferred)
     if not statement.deferred:
-        references.check_foreign_keys(at_commit=False)
+        references.run_actions_and_check(at_commit=False)
 
 
 def prepare(engine: Engine, statement: ast.Prepare) -> None:

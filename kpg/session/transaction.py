@@ -25,7 +25,7 @@ else:
 class TransactionHost(Protocol):
     """The members of the engine that transactions use."""
 
-    def check_constraints(self, *, committing: bool) -> object:
+    def finish_constraints(self, *, committing: bool) -> object:
         """Run foreign key actions and checks; deferred keys are checked only when committing."""
 
     def step(self) -> object:
@@ -164,7 +164,7 @@ class Transactions:
         # Not ``with self._failing_on_error``: Ctrl-C before it would leave changes for the next commit.
         try:
             self.check_not_failed()
-            self._engine.check_constraints(committing=True)
+            self._engine.finish_constraints(committing=True)
             self.state = State.NONE
             self.is_implicit = False
             self._savepoints.clear()
@@ -181,7 +181,7 @@ class Transactions:
                 self._savepoints.clear()
                 self._engine.rollback()
             if before is not State.FAILED:
-                self.fail()
+                self.roll_back_and_fail()
             self._revert_to_depth(0)
             self.end_local()
             raise
@@ -195,7 +195,7 @@ class Transactions:
             self._savepoints.clear()
             self._engine.rollback()
         if self.state is State.OPEN:
-            self.fail()
+            self.roll_back_and_fail()
         self.state = State.NONE
         self.is_implicit = False
         self.end_local()
@@ -330,7 +330,7 @@ class Transactions:
                 return index
         raise InterfaceError(f'savepoint "{name}" does not exist', sqlstate="3B001")
 
-    def fail(self) -> None:
+    def roll_back_and_fail(self) -> None:
         """Roll back after an error; an open transaction or batch stays failed until its end.
 
         A transaction is rolled back to its last savepoint, so that earlier ones can still be returned to.
@@ -407,16 +407,16 @@ class Transactions:
             self._batch = State.NONE
             self.end_epoch()
         except BaseException:
-            self.fail()
+            self.roll_back_and_fail()
             raise
         finally:
             self._batch = State.NONE
             self.state = State.NONE
         self.notify_listeners()
 
-    def check_constraints(self, *, committing: bool) -> None:
-        """Run foreign key actions and checks; see :meth:`TransactionHost.check_constraints`."""
-        self._engine.check_constraints(committing=committing)
+    def finish_constraints(self, *, committing: bool) -> None:
+        """Run foreign key actions and checks; see :meth:`TransactionHost.finish_constraints`."""
+        self._engine.finish_constraints(committing=committing)
 
     def end_epoch(self) -> None:
         """End the epoch by a step; in a batch or a commit group, without a step."""
@@ -452,7 +452,7 @@ class FailOnError:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if kind is not None and not self._transactions.survives(kind):
-            self._transactions.fail()
+            self._transactions.roll_back_and_fail()
 
 
 class StatementBlock:
@@ -467,7 +467,7 @@ class StatementBlock:
     def __enter__(self) -> None:
         self._transactions.check_not_failed()
         if self._changes and self._transactions.is_read_only:
-            self._transactions.fail()
+            self._transactions.roll_back_and_fail()
             error = InterfaceError("cannot change anything in a read-only transaction")
             error.sqlstate = "25006"
             raise error
@@ -476,18 +476,18 @@ class StatementBlock:
         transactions = self._transactions
         if kind is not None:
             if not transactions.survives(kind):
-                transactions.fail()
+                transactions.roll_back_and_fail()
             return
         if not self._changes:
             return
         alone = transactions.state is State.NONE
         try:
-            transactions.check_constraints(committing=alone)
+            transactions.finish_constraints(committing=alone)
             if alone:
                 transactions.end_epoch()
         except BaseException as raised:
             if not transactions.survives(type(raised)):
-                transactions.fail()
+                transactions.roll_back_and_fail()
             raise
         if alone:
             transactions.notify_listeners()

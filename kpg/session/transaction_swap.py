@@ -81,7 +81,7 @@ def swap_in(engine: Engine, segments: list[Segment], savepoints: Savepoints) -> 
             references = _references(engine)
             if references is not None and segment.parts:
                 # Another session may have changed the other side of a foreign key.
-                references.check_foreign_keys(at_commit=False)
+                references.run_actions_and_check(at_commit=False)
             if segment.name:
                 savepoints.append((segment.name, engine.savepoint()))
     except BaseException:

@@ -32,7 +32,7 @@ from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.mfp.bytecode import Machine
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Source
-from kpg.runtime.operators.join import Join, JoinPath, RangeJoin, Stage
+from kpg.runtime.operators.join import DeltaJoin, DeltaPath, HalfJoin, RangeJoin
 from kpg.runtime.operators.linear import Concat, Linear, Negate
 from kpg.runtime.operators.loop import Leave, Variable, is_leave
 from kpg.runtime.operators.reduce import LoopReduce, Reduce, ThresholdOutput
@@ -266,9 +266,9 @@ def is_linkable(operator: Operator) -> bool:
             return is_simple(step_mfp(operator))
         case Arrange(leaves_loop=leaves_loop):
             return not leaves_loop
-        case Join(paths=paths):
+        case DeltaJoin(paths=paths):
             return all(
-                is_simple(path.mfp) and all(is_simple(stage.mfp) for stage in path.stages) for path in paths
+                is_simple(path.mfp) and all(is_simple(half.mfp) for half in path.half_joins) for path in paths
             )
         case TopK(exact=exact):
             return exact is None
@@ -295,7 +295,7 @@ def port_sources(operator: Operator) -> tuple[Operator, ...]:
     match operator:
         case Source():
             return (operator,)
-        case Join(streams=streams):
+        case DeltaJoin(streams=streams):
             return streams
         case _:
             return operator.inputs
@@ -412,24 +412,26 @@ def link_top_corners(links: Links, operator: TopK, corners: Corners) -> Words:
     return state
 
 
-def link_join(links: Links, operator: Join) -> None:
+def link_join(links: Links, operator: DeltaJoin) -> None:
     """Append the links of each path, and one that concatenates their outputs."""
     ends = tuple(link_path(links, operator, path) for path in operator.paths)
     link_gather(links, ends, links.stream(operator))
 
 
-def link_path(links: Links, operator: Join, path: JoinPath) -> int:
+def link_path(links: Links, operator: DeltaJoin, path: DeltaPath) -> int:
     """Append the links of a path and return its output stream."""
     source = links.inputs[operator][path.relation]
     width = operator.streams[path.relation].width
     stream = links.new_stream()
     link_mfp(links, path.mfp, width, source, stream)
-    for stage in path.stages:
+    for half in path.half_joins:
         matched, mapped = links.new_stream(), links.new_stream()
-        link_stage(links, stage, stage.relation < path.relation, stream, matched)
-        link_mfp(links, stage.mfp, stage.matcher.width, matched, mapped)
-        last = stage is path.stages[-1]
-        stream = mapped if last or len(path.stages) < LONG_PATH else link_consolidate_matches(links, mapped)
+        link_half_join(links, half, half.relation < path.relation, stream, matched)
+        link_mfp(links, half.mfp, half.matcher.width, matched, mapped)
+        last = half is path.half_joins[-1]
+        stream = (
+            mapped if last or len(path.half_joins) < LONG_PATH else link_consolidate_matches(links, mapped)
+        )
     return stream
 
 
@@ -452,9 +454,9 @@ def link_consolidate(links: Links, source: int, target: int, destination: int) -
     links.append_link(tables.TIDYING, source, target, kernel=kernel, slots=template, extra=extra)
 
 
-def link_stage(links: Links, stage: Stage, through: bool, source: int, target: int) -> None:
+def link_half_join(links: Links, half: HalfJoin, through: bool, source: int, target: int) -> None:
     """Append a link for a lookup; with ``through`` it matches updates of the same time."""
-    template, matcher, spine = links.template(), stage.matcher, stage.arrangement.spine
+    template, matcher, spine = links.template(), half.matcher, half.arrangement.spine
     set_array(template, slot.MEET_COLUMNS, matcher.columns)
     template[slot.MEET_ORDER] = (Order.THROUGH if through else Order.BEFORE).value
     template[slot.MEET_ORDERED] = int(matcher.has_leading_key)
@@ -498,7 +500,7 @@ LINKERS: Final[dict[type[Operator], Callable[[Links, Any], None]]] = {
     Concat: link_concat,
     Negate: link_negate,
     Arrange: link_arrange,
-    Join: link_join,
+    DeltaJoin: link_join,
     Reduce: link_reduce,
     TopK: link_top_k,
     RangeJoin: link_range_join,
@@ -506,7 +508,7 @@ LINKERS: Final[dict[type[Operator], Callable[[Links, Any], None]]] = {
 """Functions that append the links of an operator, by class."""
 
 
-LOOP_OPERATORS: Final = (Linear, Concat, Negate, Arrange, Join, TopK, Variable)
+LOOP_OPERATORS: Final = (Linear, Concat, Negate, Arrange, DeltaJoin, TopK, Variable)
 
 
 def has_loop_links(operator: Operator) -> bool:

@@ -35,7 +35,7 @@ from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.basic_reduce import BasicReduce, Fold, Group, Key
 from kpg.runtime.operators.expand import Expand
 from kpg.runtime.operators.input import Source
-from kpg.runtime.operators.join import Join, RangeJoin
+from kpg.runtime.operators.join import DeltaJoin, RangeJoin
 from kpg.runtime.operators.linear import Concat, Constant, Linear, Negate
 from kpg.runtime.operators.loop import Enter, Leave, Loop, Variable
 from kpg.runtime.operators.reduce import LoopReduce, Reduce, Single
@@ -351,7 +351,7 @@ def _make_updates(state: Any, read: ArrayReader) -> Updates:
 
 
 STATELESS: Final = (
-    Source, Constant, Linear, Concat, Negate, Join, RangeJoin, Expand, Apply, Enter, EnterAt,
+    Source, Constant, Linear, Concat, Negate, DeltaJoin, RangeJoin, Expand, Apply, Enter, EnterAt,
     Variable, Leave, TopK, BasicReduce, Window,
 )  # fmt: skip
 """Operators without state: their output is computed from their inputs."""

@@ -8,7 +8,7 @@ from kpg.runtime.dataflow.dataflow_graph import Below, Operator, Scope, Step
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.operators.exchange import LocalShare, SendExchange, last_barrier_level
 from kpg.runtime.operators.expand import Expand
-from kpg.runtime.operators.join import Join, Segment
+from kpg.runtime.operators.join import DeltaJoin, PathSegment
 from kpg.runtime.operators.linear import Concat, Linear, Negate
 from kpg.runtime.operators.loop import Enter, Leave, Loop, is_leave
 from kpg.runtime.operators.reduce import Single
@@ -23,7 +23,7 @@ PASS_THROUGH: Final = (
     Concat,
     Negate,
     LocalShare,
-    Join,
+    DeltaJoin,
     Apply,
     Expand,
     Single,
@@ -43,7 +43,7 @@ def _without_contents(operators: Iterable[Operator], outside: Iterable[Operator]
         if isinstance(operator, Loop):
             if not _without_contents(operator.body, result).isdisjoint(operator.results):
                 result.add(operator)
-        elif isinstance(operator, SendExchange | Segment) or (
+        elif isinstance(operator, SendExchange | PathSegment) or (
             (isinstance(operator, PASS_THROUGH) or is_leave(operator))
             and not result.isdisjoint(operator.inputs)
         ):

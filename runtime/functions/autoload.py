@@ -39,7 +39,7 @@ SCALARS: Final[Mapping[str, str]] = {
         date_subtract date_part extract_century extract_decade extract_isodow extract_isoyear
         extract_julian extract_microseconds extract_millennium extract_milliseconds extract_timezone
         extract_timezone_hour extract_timezone_minute""",
-    "date_time.to_char": "to_char to_date to_timestamp to_number",
+    "to_char_numbers": "to_char to_date to_timestamp to_number",
     "mathematics": """gcd lcm factorial whole_quotient width_bucket scale min_scale trim_scale
         bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right sin cos tan cot asin acos
         atan atan2 sind cosd tand cotd asind acosd atand atan2d sinh cosh tanh asinh acosh atanh degrees
@@ -57,7 +57,7 @@ PRIMITIVES: Final[Mapping[str, str]] = {
     "mathematics": "$random $random_uuid $drawn $limit $offset",
     "aggregation.exact_sums": """$word $mod $wide_sum $wide_mean $mean $spread_samp_root
         $spread_samp_square $spread_pop_root $spread_pop_square""",
-    "date_time.templates": "$in_style $read_in_style $by_template $east",
+    "date_time.to_char_moments": "$in_style $read_in_style $by_template $east",
     "type_support": "$row $whole_row $row_field $row_is_null $row_is_not_null",
 }
 """Names of the building blocks that binders call, by module."""

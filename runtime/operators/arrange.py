@@ -112,14 +112,14 @@ class Arrange(Operator):
         self.bound += added
         self.committed_bound = self.bound
         self.handle.advance_physical_to_upper()
-        if not spine.finish_if_idle():
+        if not spine.finish_idle_step():
             self.handle.advance_logical(self.step.beginning)
-            spine.work()
+            spine.finish_step()
 
     @property
     def layers(self) -> Layers:
         """All batches, oldest first, this step's last, for reads in order."""
-        return self.spine.layers()
+        return self.spine.read_in_order()
 
     @property
     def lookup_target(self) -> LookupTarget:
@@ -150,9 +150,9 @@ class Arrange(Operator):
         if self.has_changed:
             self.has_changed = False
             self.handle.advance_physical_to_upper()
-            if not self.spine.finish_if_idle():
+            if not self.spine.finish_idle_step():
                 self.handle.advance_logical(self.step.beginning)
-                self.spine.work()
+                self.spine.finish_step()
 
     def compact(self, epoch: int) -> None:
         """Merge the trace into one batch, between steps; ``epoch`` is the last closed one."""

@@ -1,12 +1,13 @@
 """Joins: ``plan.DeltaJoin`` over shared arrangements, and ``plan.RangeJoin`` for inequalities.
 
 A delta join keeps no intermediate state: the changes of each relation look up all other relations
-along a path. A :class:`Segment` is the part of a path that runs at one worker, between exchanges.
+along a path. A :class:`PathSegment` is the part of a path that runs at one worker, between exchanges.
 In loops, updates carry their original time besides their current one, through all segments (see
 ``trace.lookup``). ``plan.DeltaJoin`` defines which updates match.
 
 A range join compares with a maintained threshold and touches only the rows between the old and the
-new threshold. Section 6.1 of K-Pg asks for such an inequality join (TPC-H Q11 and Q22).
+new threshold. Section 6.1 of the paper on K-Pg asks for such an inequality join (TPC-H Q11 and Q22):
+McSherry, Lattuada, Schwarzkopf, Roscoe, Shared Arrangements, VLDB 2020.
 """
 
 from collections.abc import Iterable, Iterator
@@ -46,8 +47,8 @@ MAX_SAMPLE_MATCHES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """One lookup on a path; ``mfp`` reads the kept stream columns, then the kept arrangement columns."""
+class HalfJoin:
+    """``plan.HalfJoin``; ``mfp`` reads the kept stream columns, then the kept arrangement columns."""
 
     arrangement: Arrange
     relation: int
@@ -59,18 +60,18 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinPath:
+class DeltaPath:
     """The lookups by which changes of one relation find their matches in all others."""
 
     relation: int
     mfp: CompiledMfp
-    stages: tuple[Stage, ...]
+    half_joins: tuple[HalfJoin, ...]
 
 
 def consolidate_if_grown(updates: Updates, input_rows: int) -> Updates:
     """Return the output of a lookup, consolidated if it has grown much from ``input_rows`` updates.
 
-    An updated row is matched as its insertion, its deletion and its new version. If all n relations of
+    An updated row is matched as its old version, its deletion and its new version. If all n relations of
     a path have rows that change together, that makes 3^n combinations, of which all but one cancel.
     """
     if updates.constant_diff or updates.data.shape[1] < GROWTH_FACTOR * input_rows:
@@ -79,11 +80,11 @@ def consolidate_if_grown(updates: Updates, input_rows: int) -> Updates:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Join(Operator):
+class DeltaJoin(Operator):
     """Delta join: each relation's changes run along its path; see ``plan.DeltaJoin`` for the matches."""
 
     streams: tuple[Operator, ...]
-    paths: tuple[JoinPath, ...]
+    paths: tuple[DeltaPath, ...]
     deltas: list[list[Updates]] = field(default_factory=list)
     match_count: int = 0
     hydration_path: int | None = None
@@ -99,15 +100,15 @@ class Join(Operator):
             return
         for path in self.paths:
             delta = self.deltas[path.relation]
-            if delta:
-                self.deltas[path.relation] = []
-                for stage in path.stages:
-                    if not stage.arrangement.spine.lookup_target():
-                        break
-                else:
-                    self._emit_matches(path, consolidate_if_grown(Updates.concat(delta), len(delta[0])))
+            if not delta:
+                continue
+            self.deltas[path.relation] = []
+            if any(not half.arrangement.spine.lookup_target() for half in path.half_joins):
+                continue
+            # Several parts of a step may cancel.
+            self._emit_matches(path, consolidate_if_grown(Updates.concat(delta), len(delta[0])))
 
-    def _emit_matches(self, path: JoinPath, delta: Updates) -> None:
+    def _emit_matches(self, path: DeltaPath, delta: Updates) -> None:
         """Emit the changes of the result for ``delta``, the changes of the path's relation.
 
         In a loop, a match can move an update to a later time. Following lookups compare its original time,
@@ -115,18 +116,18 @@ class Join(Operator):
         """
         depth, origin = self.place.scope.depth, 0
         time = delta.time
-        if depth > 1 and len(path.stages) > 1:
+        if depth > 1 and len(path.half_joins) > 1:
             delta, origin = delta.with_time(np.concatenate((time, time))), depth
-        updates, stages_passed = _match_while_small(self, path, apply_mfp_to_net(path.mfp, delta), origin)
+        updates, passed = _match_while_small(self, path, apply_mfp_to_net(path.mfp, delta), origin)
         if not updates.data.shape[1]:
             return
-        if stages_passed == len(path.stages):
+        if passed == len(path.half_joins):
             if origin:
                 updates = updates.with_time(time if updates.time is delta.time else updates.time[:depth])
             self.emit(updates, more=updates.data.shape[1] >= LARGE_CHUNK)
             return
-        results = _match_stages(
-            self, path, path.stages[stages_passed:], (updates,), origin=origin, hydrating=False
+        results = _match_half_joins(
+            self, path, path.half_joins[passed:], (updates,), origin=origin, hydrating=False
         )
         if origin:
             results = (matches.with_time(matches.time[:depth]) for matches in results)
@@ -145,14 +146,16 @@ class Join(Operator):
         return self._match_path(path, self._contents(path.relation), hydrating=True)
 
     def _match_path(
-        self, path: JoinPath, parts: Iterable[Updates], *, origin: int = 0, hydrating: bool
+        self, path: DeltaPath, parts: Iterable[Updates], *, origin: int = 0, hydrating: bool
     ) -> Iterator[Updates]:
         """Yield the matches of the parts of the path's relation with all others.
 
         ``origin`` as in ``lookup``.
         """
         mapped_parts = apply_mfp_to_parts(path.mfp, parts)
-        return _match_stages(self, path, path.stages, mapped_parts, origin=origin, hydrating=hydrating)
+        return _match_half_joins(
+            self, path, path.half_joins, mapped_parts, origin=origin, hydrating=hydrating
+        )
 
     def _contents(self, relation: int) -> Iterator[Updates]:
         """Yield a relation's contents: the updates of a new input, or the snapshot of an existing one."""
@@ -162,13 +165,13 @@ class Join(Operator):
         else:
             yield from self.deltas[relation]
 
-    def _choose_path(self) -> JoinPath:
+    def _choose_path(self) -> DeltaPath:
         """Return the path with the fewest estimated matches."""
         if self.hydration_path is not None:
             return self.paths[self.hydration_path]
         return min(self.paths, key=self._estimate)
 
-    def _estimate(self, path: JoinPath) -> float:
+    def _estimate(self, path: DeltaPath) -> float:
         stream = self.streams[path.relation]
         size = stream.size() if stream.is_hydrated else sum(len(u) for u in self.deltas[path.relation])
         first = next((u for u in self._contents(path.relation) if len(u)), None)
@@ -183,7 +186,7 @@ class Join(Operator):
                 return size * (1.0 + touched / len(sample))
             rows = max(1, len(sample) // 16)
 
-    def _count_matches(self, path: JoinPath, sample: Updates) -> int:
+    def _count_matches(self, path: DeltaPath, sample: Updates) -> int:
         """Return the number of matches of a sample on the path; stops at ``MAX_SAMPLE_MATCHES``."""
         before = self.match_count
         # A sample may contain an insertion without its deletion; an expression may fail on that row.
@@ -208,28 +211,28 @@ class Join(Operator):
 
 
 def _match_while_small(
-    operator: "Join | Segment", path: JoinPath, updates: Updates, origin: int
+    operator: "DeltaJoin | PathSegment", path: DeltaPath, updates: Updates, origin: int
 ) -> tuple[Updates, int]:
-    """Run the stages as long as updates are few; return the updates and the number of stages passed."""
+    """Run the half-joins while updates are few; return the updates and the number of half-joins run."""
     step = operator.step
     closed, floor, relation = step.lower, step.floor, path.relation
-    for stages_passed, stage in enumerate(path.stages):
+    for passed, half in enumerate(path.half_joins):
         if not updates.data.shape[1]:
-            return updates, stages_passed
-        order = Order.THROUGH if stage.relation < relation else Order.BEFORE
-        matches = stage.matcher.match(
-            updates, stage.arrangement.spine.lookup_target(), order, closed, floor, origin
+            return updates, passed
+        order = Order.THROUGH if half.relation < relation else Order.BEFORE
+        matches = half.matcher.match(
+            updates, half.arrangement.spine.lookup_target(), order, closed, floor, origin
         )
         if matches is None:
-            return updates, stages_passed
+            return updates, passed
         operator.match_count += matches.data.shape[1]
-        if stage is not path.stages[-1]:
+        if half is not path.half_joins[-1]:
             matches = consolidate_if_grown(matches, updates.data.shape[1])
-        updates = apply_mfp_to_net(stage.mfp, matches)
-    return updates, len(path.stages)
+        updates = apply_mfp_to_net(half.mfp, matches)
+    return updates, len(path.half_joins)
 
 
-def _emit_all(operator: "Join | Segment", results: Iterable[Updates]) -> None:
+def _emit_all(operator: "DeltaJoin | PathSegment", results: Iterable[Updates]) -> None:
     """Emit results one by one, with interrupt checks in between."""
     interrupt = operator.place.scope.interrupt
     for updates in results:
@@ -237,45 +240,45 @@ def _emit_all(operator: "Join | Segment", results: Iterable[Updates]) -> None:
         interrupt.check()
 
 
-def _match_stages(
-    operator: "Join | Segment",
-    path: JoinPath,
-    stages: tuple[Stage, ...],
+def _match_half_joins(
+    operator: "DeltaJoin | PathSegment",
+    path: DeltaPath,
+    half_joins: tuple[HalfJoin, ...],
     partial_results: Iterable[Updates],
     *,
     origin: int,
     hydrating: bool,
 ) -> Iterator[Updates]:
-    """Yield the matches of partial results with the arrangements of ``stages``."""
+    """Yield the matches of partial results along ``half_joins``."""
     partial_results = iter(partial_results)
-    for stage in stages:
+    for half in half_joins:
         if hydrating:
             order = Order.ANY
         else:
-            order = Order.THROUGH if stage.relation < path.relation else Order.BEFORE
-        last = stage is stages[-1]
+            order = Order.THROUGH if half.relation < path.relation else Order.BEFORE
+        last = half is half_joins[-1]
         partial_results = apply_mfp_to_parts(
-            stage.mfp, _lookup_stage(operator, stage, partial_results, order, origin, last=last)
+            half.mfp, _lookup(operator, half, partial_results, order, origin, last=last)
         )
     return partial_results
 
 
-def _lookup_stage(
-    operator: "Join | Segment",
-    stage: Stage,
+def _lookup(
+    operator: "DeltaJoin | PathSegment",
+    half: HalfJoin,
     stream: Iterable[Updates],
     order: Order,
     origin: int,
     *,
     last: bool,
 ) -> Iterator[Updates]:
-    step, keep = operator.step, (stage.keep_stream, stage.keep_batch)
+    step, keep = operator.step, (half.keep_stream, half.keep_batch)
     poll = operator.place.scope.interrupt.check
     closed, floor = step.lower, step.floor
     for updates in stream:
-        target = stage.arrangement.lookup_target
+        target = half.arrangement.lookup_target
         for matches in lookup(
-            updates, stage.key, target, *keep, order, closed=closed, floor=floor, origin=origin, poll=poll
+            updates, half.key, target, *keep, order, closed=closed, floor=floor, origin=origin, poll=poll
         ):
             operator.match_count += len(matches)
             yield matches if last else consolidate_if_grown(matches, len(updates))
@@ -438,7 +441,7 @@ class RangeJoin(Operator):
             yield from scan_range(layers, task)
 
     def record_link(self, verdict: int, count: int, added: int) -> None:
-        """Record whether the left side was read in order (``verdict``); see :meth:`Spine.layers`."""
+        """Record whether the left side was read in order (``verdict``); see :meth:`Spine.read_in_order`."""
         if verdict:
             self.left.spine.recent.ordered_steps = ORDERED_STEPS
 
@@ -462,11 +465,11 @@ class RangeJoin(Operator):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Segment(Operator):
-    """The stages of ``paths[0]`` over ``streams[0]``; only the first part applies the path's mfp."""
+class PathSegment(Operator):
+    """The half-joins of ``paths[0]`` over ``streams[0]``; only the first part applies the path's mfp."""
 
     streams: tuple[Operator, ...]
-    paths: tuple[JoinPath, ...]
+    paths: tuple[DeltaPath, ...]
     deltas: list[list[Updates]] = field(default_factory=list)
     match_count: int = 0
     is_first: bool
@@ -505,23 +508,23 @@ class Segment(Operator):
         if self.is_first:
             parts = stream.snapshot() if stream.is_hydrated else delta
             parts = map(self._add_original_time, apply_mfp_to_parts(path.mfp, parts))
-        results = _match_stages(self, path, path.stages, parts, origin=self._origin, hydrating=True)
+        results = _match_half_joins(self, path, path.half_joins, parts, origin=self._origin, hydrating=True)
         _emit_all(self, map(self._drop_original_time, results))
 
     def _match_changes(self, updates: Updates) -> None:
         (path,) = self.paths
         if self.is_first:
             updates = self._add_original_time(apply_mfp_to_net(path.mfp, updates))
-        stages_passed = 0
-        if path.stages:
-            updates, stages_passed = _match_while_small(self, path, updates, self._origin)
+        passed = 0
+        if path.half_joins:
+            updates, passed = _match_while_small(self, path, updates, self._origin)
         if not len(updates):
             return
-        if stages_passed == len(path.stages):
+        if passed == len(path.half_joins):
             self.emit(self._drop_original_time(updates), more=len(updates) >= LARGE_CHUNK)
             return
-        rest = _match_stages(
-            self, path, path.stages[stages_passed:], (updates,), origin=self._origin, hydrating=False
+        rest = _match_half_joins(
+            self, path, path.half_joins[passed:], (updates,), origin=self._origin, hydrating=False
         )
         _emit_all(self, map(self._drop_original_time, rest))
 

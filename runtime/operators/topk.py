@@ -504,7 +504,7 @@ class TopK(Operator):
         return rows, diff, task
 
     def record_link(self, verdict: int, count: int, added: int) -> None:
-        """Record an ordered read of the arrangement, as :meth:`Spine.layers` does, and its wasted reads."""
+        """Record an ordered read (:meth:`Spine.read_in_order`) of the arrangement, and its wasted reads."""
         self.wasted_reads += added  # reads of cancelled updates
         self.arrangement.spine.recent.ordered_steps = ORDERED_STEPS
 

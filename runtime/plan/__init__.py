@@ -57,7 +57,7 @@ from kpg.runtime.plan.nodes import (
 )
 from kpg.runtime.plan.properties import (
     Columns,
-    Path,
+    DeltaPath,
     StateKind,
     Types,
     column_types,
@@ -87,6 +87,7 @@ __all__ = [
     "Constant",
     "Delta",
     "DeltaJoin",
+    "DeltaPath",
     "Distinct",
     "Edge",
     "Ego",
@@ -106,7 +107,6 @@ __all__ = [
     "Mfp",
     "Negate",
     "Node",
-    "Path",
     "Plan",
     "RangeJoin",
     "Ranged",

@@ -354,8 +354,8 @@ def mfp_text(mfp: Mfp) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
-    """Path of a delta join: a chain of nodes from a relation's changes to the join's changes.
+class DeltaPath:
+    """DeltaPath of a delta join: a chain of nodes from a relation's changes to the join's changes.
 
     ``refs`` are the positions of the nodes.
     """
@@ -372,7 +372,7 @@ class Path:
         return not any(ref is not None for ref in self.exchanges)
 
 
-def path_of(nodes: Sequence[object], end: Ref) -> Path:
+def path_of(nodes: Sequence[object], end: Ref) -> DeltaPath:
     """Return the path whose last node is at position ``end``.
 
     Raises:
@@ -389,10 +389,10 @@ def path_of(nodes: Sequence[object], end: Ref) -> Path:
             exchange = node.input
         exchanges.append(exchange)
         refs.append(before.input if isinstance(before, Exchange) else node.input)
-    return Path(node, tuple(reversed(half_joins)), tuple(reversed(refs)), tuple(reversed(exchanges)))
+    return DeltaPath(node, tuple(reversed(half_joins)), tuple(reversed(refs)), tuple(reversed(exchanges)))
 
 
-def paths_of(nodes: Sequence[object], join: DeltaJoin) -> tuple[Path, ...]:
+def paths_of(nodes: Sequence[object], join: DeltaJoin) -> tuple[DeltaPath, ...]:
     """Return a join's paths.
 
     Raises:

@@ -80,7 +80,7 @@ class Antichain:
         """Return whether ``time`` is strictly later than some element."""
         return any(element != time and precedes(element, time) for element in self.elements)
 
-    def dominates(self, other: "Antichain") -> bool:
+    def precedes(self, other: "Antichain") -> bool:
         """Return whether this frontier is at or before ``other``.
 
         Then every time in advance of ``other`` is in advance of this one.

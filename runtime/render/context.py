@@ -11,7 +11,7 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.loop import Enter, Loop
-from kpg.runtime.plan import Mfp, Path, Ref, Types
+from kpg.runtime.plan import DeltaPath, Mfp, Ref, Types
 from kpg.runtime.records import dataclass
 from kpg.runtime.tables.table import Table
 
@@ -61,9 +61,9 @@ class Context(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompactPath:
-    """Path of a delta join, with the columns that each half-join reads."""
+    """DeltaPath of a delta join, with the columns that each half-join reads."""
 
-    path: Path
+    path: DeltaPath
     compact_half_joins: tuple[CompactHalfJoin, ...]
 
 

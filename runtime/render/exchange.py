@@ -10,7 +10,7 @@ from kpg.runtime.dataflow.dataflow_graph import LoopScope, Operator, Scope
 from kpg.runtime.errors import InternalError
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.exchange import DistributedRounds, LocalShare, SendExchange, last_barrier_level
-from kpg.runtime.operators.join import JoinPath, Segment, Stage
+from kpg.runtime.operators.join import DeltaPath, HalfJoin, PathSegment
 from kpg.runtime.operators.linear import Concat
 from kpg.runtime.operators.loop import Loop
 from kpg.runtime.operators.worker_group import WorkerGroup
@@ -76,7 +76,7 @@ def _build_sender(
     return operator
 
 
-def build_distributed_join(ref: Ref, paths: Sequence[plan.Path], level: Level) -> Operator:
+def build_distributed_join(ref: Ref, paths: Sequence[plan.DeltaPath], level: Level) -> Operator:
     """Build a delta join whose rows move between workers: the segments of its paths, and their sum."""
     carries = level.scope.depth > 1 and max(len(path.half_joins) for path in paths) > 1
     chosen_path = choose_hydration_path(paths, level)
@@ -91,14 +91,14 @@ def build_distributed_join(ref: Ref, paths: Sequence[plan.Path], level: Level) -
                 assert isinstance(node, plan.Exchange)
                 operator = build_exchange(node, _site(level, exchange_ref), {node.input: source})
                 source = _connect(level, operator, source)
-            stages = tuple(_stage(halves, index, level) for index in chosen)
+            half_joins = tuple(_half_join(halves, index, level) for index in chosen)
             end = halves.path.refs[chosen[-1] + 1] if chosen else halves.path.refs[0]
             looked_up = (level.built[halves.path.half_joins[index].arrangement] for index in chosen)
             site = _site(level, end)
-            segment = Segment(
+            segment = PathSegment(
                 site.place_after(source, *looked_up),
                 streams=(source,),
-                paths=(JoinPath(number, CompiledMfp(halves.path.delta.mfp, level.context), stages),),
+                paths=(DeltaPath(number, CompiledMfp(halves.path.delta.mfp, level.context), half_joins),),
                 deltas=[[]],
                 is_first=place == 0,
                 is_last=place == len(parts) - 1,
@@ -137,15 +137,15 @@ def _split_at_exchanges(halves: CompactPath) -> list[tuple[Ref | None, list[int]
     return parts
 
 
-def _stage(halves: CompactPath, index: int, level: Level) -> Stage:
+def _half_join(halves: CompactPath, index: int, level: Level) -> HalfJoin:
     half, (keep_stream, keep_batch, mfp) = halves.path.half_joins[index], halves.compact_half_joins[index]
     arrangement = arrangement_of(level.built[half.arrangement])
     meeting = KeyMatcher(half.key, keep_stream, keep_batch)
     compiled = CompiledMfp(mfp, level.context)
-    return Stage(arrangement, half.relation, half.key, keep_stream, keep_batch, compiled, meeting)
+    return HalfJoin(arrangement, half.relation, half.key, keep_stream, keep_batch, compiled, meeting)
 
 
-def choose_hydration_path(paths: Sequence[plan.Path], level: Level) -> int:
+def choose_hydration_path(paths: Sequence[plan.DeltaPath], level: Level) -> int:
     """Return the path that hydrates the join: that of the relation with the largest table, on all workers."""
     sizes = [_rows_below(level, path.delta.input) for path in paths]
     return int(np.argmax(sizes))

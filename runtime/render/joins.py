@@ -8,7 +8,7 @@ from kpg.runtime import plan
 from kpg.runtime.dataflow.dataflow_graph import Operator
 from kpg.runtime.errors import InternalError
 from kpg.runtime.mfp import CompiledMfp
-from kpg.runtime.operators.join import Join, JoinPath, RangeJoin, Stage
+from kpg.runtime.operators.join import DeltaJoin, DeltaPath, HalfJoin, RangeJoin
 from kpg.runtime.plan import Mfp
 from kpg.runtime.render.context import Built, CompactHalfJoin, CompactPath, Context, Site, arrangement_of
 from kpg.runtime.scalar import Call, Column, Scalar, columns, remap
@@ -20,7 +20,7 @@ COMPARISONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 """Functions of a range join's comparisons."""
 
 
-def compact_paths(paths: Sequence[plan.Path]) -> list[CompactPath]:
+def compact_paths(paths: Sequence[plan.DeltaPath]) -> list[CompactPath]:
     """Return the paths of a delta join with the columns that their half-joins read."""
     result = []
     for path in paths:
@@ -34,23 +34,27 @@ def compact_paths(paths: Sequence[plan.Path]) -> list[CompactPath]:
 
 def build_delta_join(
     paths: Sequence[CompactPath], inputs: Sequence[Operator], site: Site, built: Built
-) -> Join:
+) -> DeltaJoin:
     """Build one operator for all paths of a delta join; ``inputs`` are its inputs in plan order."""
     streams = tuple(built[path.path.delta.input] for path in paths)
     fused_paths = tuple(_fuse_path(start, path, built, site.context) for start, path in enumerate(paths))
     deltas: list[list[Updates]] = [[] for _ in streams]
-    return Join(site.place_after(*inputs), streams=streams, paths=fused_paths, deltas=deltas)
+    return DeltaJoin(site.place_after(*inputs), streams=streams, paths=fused_paths, deltas=deltas)
 
 
-def _fuse_path(start: int, halves: CompactPath, built: Built, context: Context) -> JoinPath:
-    """Build a path's half-joins as stages that read only the columns that they need."""
-    path, stages = halves.path, []
+def _fuse_path(start: int, halves: CompactPath, built: Built, context: Context) -> DeltaPath:
+    """Build a path's half-joins, which read only the columns that they need."""
+    path, half_joins = halves.path, []
     for half, (keep_stream, keep_batch, mfp) in zip(path.half_joins, halves.compact_half_joins, strict=True):
         arrangement = arrangement_of(built[half.arrangement])
         compiled = CompiledMfp(mfp, context, lazy=context.is_restoring)
         meeting = KeyMatcher(half.key, keep_stream, keep_batch)
-        stages.append(Stage(arrangement, half.relation, half.key, keep_stream, keep_batch, compiled, meeting))
-    return JoinPath(start, CompiledMfp(path.delta.mfp, context, lazy=context.is_restoring), tuple(stages))
+        half_joins.append(
+            HalfJoin(arrangement, half.relation, half.key, keep_stream, keep_batch, compiled, meeting)
+        )
+    return DeltaPath(
+        start, CompiledMfp(path.delta.mfp, context, lazy=context.is_restoring), tuple(half_joins)
+    )
 
 
 def _compact_columns(mfp: Mfp, width: int) -> CompactHalfJoin:

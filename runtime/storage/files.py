@@ -188,7 +188,7 @@ class DiskFile:
         return b"".join(parts)
 
     def sync(self) -> None:
-        """Make the bytes and the size durable."""
+        """Make the bytes and the size durable: fdatasync (fsync)."""
         os.fdatasync(self._descriptor)
 
     def truncate(self, size: int) -> None:

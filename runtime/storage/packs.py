@@ -156,7 +156,10 @@ def write_manifest(files: Files, manifest: Manifest, name: str = NEW_MANIFEST_NA
 
 
 def activate_manifest(files: Files, name: str = NEW_MANIFEST_NAME) -> None:
-    """Make a written manifest current, durably."""
+    """Make a written manifest current, durably.
+
+    ``CheckpointStore.adopt`` does the same, and takes over the new state between the two steps.
+    """
     files.rename(name, MANIFEST_NAME)
     files.sync()
 

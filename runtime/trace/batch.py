@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import collect as kernels_collect
-from kpg.runtime.kernels import directory as kernels
+from kpg.runtime.kernels import directory as kernels_directory
 from kpg.runtime.kernels import layout
 from kpg.runtime.progress.antichain import Antichain, Time
 from kpg.runtime.trace.head import Head, Tail
@@ -37,6 +37,8 @@ ROWS_PER_BUCKET: Final = 4
 A bucket fits a cache line, and a directory takes at most a quarter of its column.
 """
 
+NEXT_ROW, NEXT_BUCKET, END_ROW = range(3)
+"""Slots of the state of a directory that a kernel builds."""
 NEVER: Final = 2**63 - 1
 """Number of probes that is never reached."""
 
@@ -68,19 +70,19 @@ class Directory:
         """Return a complete directory with existing arrays."""
         directory = cls.__new__(cls)
         directory.bounds, directory.offsets, directory._column = bounds, offsets, column
-        directory._state = np.zeros(3, np.int64)
+        directory._state = np.zeros(END_ROW + 1, np.int64)
         return directory
 
     def build(self, limit: int) -> int:
         """Do at most ``limit`` rows of work and return the rows done; fewer than ``limit`` when complete."""
-        before = int(self._state[0])
-        kernels.fill_directory(self._column, self.bounds, self.offsets, self._state, limit)
-        return int(self._state[0]) - before
+        before = int(self._state[NEXT_ROW])
+        kernels_directory.fill_directory(self._column, self.bounds, self.offsets, self._state, limit)
+        return int(self._state[NEXT_ROW]) - before
 
     @property
     def is_complete(self) -> bool:
         """Whether all buckets are filled; lookups may use only a complete directory."""
-        return bool(self._state[0] == self._state[2])
+        return bool(self._state[NEXT_ROW] == self._state[END_ROW])
 
 
 class Batch:
@@ -161,7 +163,9 @@ class Batch:
             has_latest = self._latest is not None
             if has_latest:
                 description[layout.LATEST :] = self._latest
-            self._address = kernels.describe(self.data, self.time, self.diff, has_latest, description)
+            self._address = kernels_directory.describe(
+                self.data, self.time, self.diff, has_latest, description
+            )
             self._description = description
             self._describe_directory()
         return self._description
@@ -307,9 +311,9 @@ def collect(
     The result is (rows int64[width, m], multiplicities, task of each row, updates read). Task i reads
     the group ``prefix[:, i]`` accumulated at ``times[:, i]`` over the first ``visible_layers[i]``
     layers. Rows are in the order of the trace, clipped to ``skip`` and ``limit``. With ``texts``,
-    ``skip`` must be 0, and rows that may sort before the last one follow. ``texts`` has, for each text
-    in the sort order, the column after its prefix words: equal prefix words of long texts leave their
-    order open (``ExactOrder``).
+    ``skip`` must be 0, and rows beyond the limit follow if their order relative to the last is open.
+    ``texts`` has, for each text in the sort order, the column after its prefix words: equal prefix words
+    of long texts leave their order open (``ExactOrder``).
     """
     tasks, description = visible_layers.shape[0], layers.descriptions
     max_rows = NO_LIMIT if limit is None else limit

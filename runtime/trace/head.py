@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.kernels import head as kernels
+from kpg.runtime.kernels import head as kernels_head
 from kpg.runtime.kernels import layout
 from kpg.runtime.kernels import tail as kernels_tail
 from kpg.runtime.kernels.head import UNFIT
@@ -165,7 +165,7 @@ class Head:
         description[layout.LINKS] = links.ctypes.data
         description[layout.MASK] = room - 1
         description[layout.STRIDE] = room
-        kernels.rehash(description)
+        kernels_head.rehash(description)
 
     def adopt_arrays(self, data: Words, time: Words, diff: Words, size: int) -> None:
         """Use the arrays of another head, whose first ``size`` rows are in use.
@@ -181,23 +181,23 @@ class Head:
         return self._arrays[:3]
 
     def append(self, updates: Updates) -> int:
-        """Add updates and return ``kernels.FINE``, or why sorted batches would make lookups cheaper."""
+        """Add updates and return ``kernels_head.FINE``, or why sorted batches would make lookups cheaper."""
         size = self.size + updates.data.shape[1]
         if size > self._room:
             self._make_room(1 << (size - 1).bit_length())
         self.size = size
-        verdict: int = kernels.append(updates.data, updates.time, updates.diff, self.description)
+        verdict: int = kernels_head.append(updates.data, updates.time, updates.diff, self.description)
         return verdict
 
     def hash_prefix(self, columns: int) -> None:
         """Hash few enough leading columns for lookups by ``columns`` columns or more."""
         if 0 < columns < self.hash_columns:
             self.hash_columns = self.description[layout.HASHED] = columns
-            kernels.rehash(self.description)
+            kernels_head.rehash(self.description)
 
     def truncate(self, size: int) -> None:
         """Remove all updates but the first ``size``."""
-        kernels.truncate(self.description, size)
+        kernels_head.truncate(self.description, size)
         self.size = size
 
     def clear(self) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from kpg.runtime.errors import DataError
 from kpg.runtime.kernels import meet as kernels_meet
-from kpg.runtime.kernels import pairs as kernels
+from kpg.runtime.kernels import pairs as kernels_pairs
 from kpg.runtime.kernels import seek
 from kpg.runtime.kernels.links import LEAST_ROOM, MANY, MOST_ROOM
 from kpg.runtime.trace.batch import Layers, LookupTarget
@@ -61,14 +61,22 @@ def lookup(
     ``chunk`` rows, in no particular order and not consolidated. A sorted stream is faster.
 
     For ``order``, arrangement epochs below ``closed`` are closed, and those below ``floor`` count as
-    ``floor``. A step passes its lower epoch as ``closed`` and a smaller ``floor``. A hydrating step
-    passes the last closed epoch as both, so that all history is at that epoch. An arrangement of an
-    outer scope has fewer time coordinates than the stream; missing ones are 0.
+    ``floor``:
+
+    =========  =====================  =====================  =======================================
+    step       ``closed``             ``floor``              why
+    =========  =====================  =====================  =======================================
+    usual      its first epoch        the epoch before       earlier updates precede the whole step
+    hydrating  the last closed epoch  the last closed epoch  all history is at that epoch
+    =========  =====================  =====================  =======================================
+
+    An arrangement of an outer scope has fewer time coordinates than the stream; missing ones are 0.
 
     The time to compare begins at row ``origin`` of the stream's times. On a delta join's path with
-    several lookups it must be the original time of the change. The least upper bound with earlier
-    matches may come after updates that will find this one themselves. So the times of such a stream are
-    the least upper bound so far, then, from row ``origin`` on, the original time.
+    several lookups it must be the original time of the change. An earlier match may have raised the time
+    above updates that will themselves find this change. Comparing with the raised time would count the
+    pair twice. So the times of such a stream are the least upper bound so far, then, from row ``origin``
+    on, the original time.
 
     Memory is in proportion to ``chunk``. ``poll`` is called about every tenth of a second without
     output.
@@ -142,21 +150,21 @@ class _Pairs:
         output_flags = 0
         if time.shape[1] > 1 or state[seek.LATE]:
             time = np.empty((stream.depth, total), np.int64)
-            output_flags = kernels.TIMES
+            output_flags = kernels_pairs.TIMES
         if diff.shape[0] > 1 or state[seek.COUNTED]:
             diff = np.empty(total, np.int64)
-            output_flags |= kernels.DIFFS
+            output_flags |= kernels_pairs.DIFFS
         result = 0
         for starts, pairs, start in self.parts:
-            result |= kernels.gather(
+            result |= kernels_pairs.gather(
                 stream.data, stream.time, stream.diff, self.keep_stream, self.keep_batch, self.addresses,
                 starts, pairs, output_flags, data, time, diff, start,
             )  # fmt: skip
-        if result & kernels.OVERFLOW:
+        if result & kernels_pairs.OVERFLOW:
             raise DataError(
                 "multiplicity overflow: a joined row occurs more often than a 64-bit count can hold"
             )
-        if output_flags & kernels.TIMES and not result & kernels.VARIED:
+        if output_flags & kernels_pairs.TIMES and not result & kernels_pairs.VARIED:
             time = time[:, :1].copy()
         self.parts, self.total = [], 0
         state[seek.LATE] = state[seek.COUNTED] = 0

@@ -21,6 +21,8 @@ from kpg.runtime.progress.antichain import Antichain, Time, least_upper_bound, p
 from kpg.runtime.trace.batch import MAX_ROWS_WITHOUT_DIRECTORY, Batch, Directory
 from kpg.runtime.trace.updates import Updates, Words, multiplicity_overflow
 
+OLDER_READ, NEWER_READ, WRITTEN, FLAGS = range(4)
+"""Slots of the state of a merge that kernels resume: rows read of each source, rows written, flags."""
 COPIES_PER_ROW = 8
 """Words that can be copied in the time of merging one row."""
 
@@ -46,7 +48,7 @@ class Merge:
             self._floor = floor
         self._total = len(older) + len(newer)
         self._data = np.empty(older.data.shape[0] * self._total, np.int64)
-        self._state: Words = np.zeros(4, np.int64)
+        self._state: Words = np.zeros(FLAGS + 1, np.int64)
         self._time = self._common_time()
         self._times: Words | None = None
         self._diffs: Words | None = None
@@ -109,10 +111,10 @@ class Merge:
         spent: int = merge.merge_distinct(
             self.older.data, self.newer.data, self._output(), self._state, limit
         )
-        if self._state[3] == merge.DUPLICATE:
+        if self._state[FLAGS] == merge.DUPLICATE:
             self._diffs = np.empty(self._total, np.int64)
-            self._diffs[: self._state[2]] = self.older.diff[0]
-            self._state[3] = 0
+            self._diffs[: self._state[WRITTEN]] = self.older.diff[0]
+            self._state[FLAGS] = 0
             self._stage = Merge._merge_rows
         return self._end_merge_call(spent)
 
@@ -143,15 +145,15 @@ class Merge:
         return self._end_merge_call(spent)
 
     def _end_merge_call(self, spent: int) -> int:
-        if self._state[3] & merge.OVERFLOW:
+        if self._state[FLAGS] & merge.OVERFLOW:
             raise multiplicity_overflow()
-        if self._state[0] + self._state[1] == self._total:
+        if self._state[OLDER_READ] + self._state[NEWER_READ] == self._total:
             self._stage = Merge._trim
         return spent
 
     def _trim(self, limit: int) -> int:
         """Close the gaps that dropped rows leave between the columns, and between coordinates of times."""
-        count = int(self._state[2])
+        count = int(self._state[WRITTEN])
         width = self.older.data.shape[0]
         columns = width if self._times is None else width + self.older.time.shape[0]
         spent = 0
@@ -179,7 +181,7 @@ class Merge:
         diff = older.diff
         if self._diffs is not None:
             diff = self._diffs[:1].copy()
-            if self._state[3] & merge.UNEQUAL:
+            if self._state[FLAGS] & merge.UNEQUAL:
                 self._diffs.resize(count, refcheck=False)
                 diff = self._diffs
         time = self._time
@@ -226,9 +228,9 @@ def meet(frontiers: Iterable[Antichain]) -> Antichain | None:
     """Return the meet of the frontiers; None if there are none."""
     result = None
     for frontier in frontiers:
-        if result is None or (frontier is not result and frontier.dominates(result)):
+        if result is None or (frontier is not result and frontier.precedes(result)):
             result = frontier
-        elif frontier is not result and not result.dominates(frontier):
+        elif frontier is not result and not result.precedes(frontier):
             result = result.meet(frontier)
     return result
 
@@ -331,9 +333,9 @@ FACTOR: Final = 1
 2 would merge more often and hardly reduce the number of batches.
 """
 EFFORT: Final = 4
-"""A merge of a and b must end within a rows: (a + b) / EFFORT <= a, as b <= 3a: docs/design/traces.md."""
+"""With 4, a merge of a and b (b <= 3a) ends before a more rows arrive (docs/design/traces.md)."""
 MIN_FUEL: Final = 256
-"""Minimum rows of work per call: they take 2 us, less than the call itself."""
+"""Minimum rows of work per merge and call: they take 2 us, less than the call itself."""
 
 
 class Tiers:
@@ -349,7 +351,7 @@ class Tiers:
         "_effort",
         "_factor",
         "_holds",
-        "compacting_nodes",
+        "compacting_count",
         "has_begun_due_merges",
         "has_replaced_batches",
         "has_unfinished_merge",
@@ -367,7 +369,7 @@ class Tiers:
         self.has_unfinished_merge = False
         """Whether a merge has begun and is not done."""
         self.nodes: list[Batch | Merge] = []
-        self.compacting_nodes = 0
+        self.compacting_count = 0
         """Number of oldest nodes that :meth:`compact` is turning into one batch."""
         self._compaction_frontier: Antichain | None = None
         self._holds = holds
@@ -397,26 +399,21 @@ class Tiers:
         if not_tiny or (batches and count_tiny(self.nodes) >= TINY_BATCHES):
             self.has_begun_due_merges = False
 
-    def work(self, inserted: int, fuel: int | None) -> int:
-        """Run the due merges and return the rows of work done.
+    def advance_merges(self, inserted: int) -> int:
+        """Begin and advance the due merges, and return the rows of incremental work done.
 
-        Without ``fuel``, each unfinished merge gets ``effort`` times the rows inserted. With ``fuel``,
-        about that many rows in all are shared by the unfinished merges.
+        Each unfinished merge gets ``effort`` times the rows inserted.
         """
         rows_per_merge = max(MIN_FUEL, self._effort * inserted)
         spent = 0
         advanced: set[Merge] = set()
-        while fuel is None or spent < fuel:
+        while True:
             self._begin_merges()
             merges = [node for node in self.nodes if isinstance(node, Merge) and node not in advanced]
             if not merges:
                 break
-            for node in merges:
-                if fuel is None:
-                    spent += node.advance(rows_per_merge)
-                    advanced.add(node)
-                else:
-                    spent += node.advance(max(1, (fuel - spent) // len(merges)))
+            spent += sum(node.advance(rows_per_merge) for node in merges)
+            advanced.update(merges)
             self._install_results()
         self.has_unfinished_merge = any(isinstance(node, Merge) for node in self.nodes)
         self.merged_rows += spent
@@ -428,31 +425,29 @@ class Tiers:
         Return whether it is done. With ``fuel`` each call does about that many rows of work; otherwise one
         call does all.
         """
-        if not self.compacting_nodes or fuel is None:
-            self.compacting_nodes, self._compaction_frontier = len(self.nodes), self._holds.logical()
+        if not self.compacting_count or fuel is None:
+            self.compacting_count, self._compaction_frontier = len(self.nodes), self._holds.logical()
         spent = 0
-        while self.compacting_nodes and (fuel is None or spent < fuel):
-            merge = next(
-                (node for node in self.nodes[: self.compacting_nodes] if isinstance(node, Merge)), None
-            )
-            if merge is None:
+        while self.compacting_count and (fuel is None or spent < fuel):
+            unfinished = (node for node in self.nodes[: self.compacting_count] if isinstance(node, Merge))
+            if (node := next(unfinished, None)) is None:
                 self._begin_compaction_merge()
                 continue
-            spent += merge.advance(len(merge) + 1 if fuel is None else fuel - spent)
+            spent += node.advance(len(node) + 1 if fuel is None else fuel - spent)
             self._install_results()
         self.merged_rows += spent
         self.has_unfinished_merge = any(isinstance(node, Merge) for node in self.nodes)
-        return not self.compacting_nodes
+        return not self.compacting_count
 
     def _begin_compaction_merge(self) -> None:
         """Begin the next merge of the compaction; none of its nodes is being merged."""
-        if self.compacting_nodes > 1:
-            self._begin(self.compacting_nodes - 2)
+        if self.compacting_count > 1:
+            self._begin(self.compacting_count - 2)
             return
         batch, goal = self.nodes[0], self._compaction_frontier
         assert isinstance(batch, Batch)
-        if not goal or goal.dominates(batch.since):
-            self.compacting_nodes = 0
+        if not goal or goal.precedes(batch.since):
+            self.compacting_count = 0
             return
         nothing = Updates.empty(batch.data.shape[0], batch.time.shape[0])
         empty = Batch(nothing, batch.upper, batch.upper, batch.since)
@@ -482,7 +477,7 @@ class Tiers:
         batches = [node for node in self.nodes[-count:] if isinstance(node, Batch)]
         frontier = self._holds.logical()
         self.nodes[-count:] = [combine_batches(batches, self._advance_since(frontier))]
-        self.compacting_nodes = min(self.compacting_nodes, len(self.nodes))
+        self.compacting_count = min(self.compacting_count, len(self.nodes))
         self.merged_rows += sum(len(batch) for batch in batches)
         self.has_replaced_batches = True
 
@@ -490,14 +485,14 @@ class Tiers:
         older, newer = self.nodes[index], self.nodes[index + 1]
         assert isinstance(older, Batch) and isinstance(newer, Batch)
         self.nodes[index : index + 2] = [Merge(older, newer, self._advance_since(self._holds.logical()))]
-        if index + 1 < self.compacting_nodes:
-            self.compacting_nodes -= 1
+        if index + 1 < self.compacting_count:
+            self.compacting_count -= 1
         self.has_unfinished_merge = True
 
     def _next_pair(self, end: int) -> int | None:
         """Return the position, before ``end``, of two batches to merge; None if no pair is due.
 
-        The pair costs no more than the due pairs beside it. So a row of small batches before a large one
+        The pair costs no more than the due pairs beside it. So several small batches before a large one
         merge with each other first.
         """
         nodes = self.nodes
@@ -530,8 +525,8 @@ class Tiers:
             if isinstance(older, Batch) and isinstance(newer, Batch) and not (len(older) and len(newer)):
                 remaining = newer if len(newer) else older
                 self.nodes[index : index + 2] = [remaining.with_frontiers(older.lower, newer.upper)]
-                if index + 1 < self.compacting_nodes:
-                    self.compacting_nodes -= 1
+                if index + 1 < self.compacting_count:
+                    self.compacting_count -= 1
                 self.has_replaced_batches = True
             else:
                 index += 1

@@ -1,7 +1,7 @@
 """A trace: the batches of one collection, followed by its newest updates.
 
 The batches are adjacent (the ``upper`` of each is the ``lower`` of the next), oldest first.
-:meth:`Spine.work` merges the batches of finished steps, in proportion to the inserted rows
+:meth:`Spine.finish_step` merges the batches of finished steps, in proportion to the inserted rows
 (``runtime/trace/merge.py``). In a loop, a step inserts one batch a round. These batches merge only
 with each other, when they are looked up, so that :meth:`Spine.truncate` can undo the step.
 
@@ -43,7 +43,7 @@ The fixed cost of a call to the merges is then a thousandth of a microsecond a r
 stalls by at most the work for four times as many rows.
 """
 
-FOLD_ROWS: Final = 1 << 20
+COMBINE_ROWS: Final = 1 << 20
 """Total rows from which the batches of one step are combined."""
 
 
@@ -69,8 +69,9 @@ class Spine:
         self._tiers = Tiers(depth, self._holds, factor, effort)
         self._pending: list[Batch] = []
         self._owed_rows = 0
-        self._unfolded = self._unfolded_rows = 0
-        self._marks = 0
+        self._uncombined = self._uncombined_rows = 0
+        """Batches of the step, and their rows, since the step's batches were last combined."""
+        self._last_mark_number = 0
         self._mark: Mark | None = None
         self._layers: Layers | None = None
         self._layers_before: Layers | None = None
@@ -158,7 +159,7 @@ class Spine:
         recent, mark = self.recent, self._mark
         if not recent.size:
             return
-        upper, self.upper = self.upper, recent.lower
+        upper, self.upper = self.upper, recent.lower  # `_append_batch` advances it piece by piece
         frontier = self._holds.logical() if compact else None
         head_rows, marked = (None, upper) if mark is None else (mark.head_rows, mark.upper)
         final = 0
@@ -172,8 +173,8 @@ class Spine:
             batch = Batch.build(piece.updates, self.upper, piece.upper)
             self._append_batch(batch)
             if self.depth > 1:
-                self._unfolded += 1
-                self._unfolded_rows += len(batch)
+                self._uncombined += 1
+                self._uncombined_rows += len(batch)
         self.upper = upper
         if mark is not None:
             self._mark = mark._replace(head_rows=0, position=mark.position + final)
@@ -205,9 +206,9 @@ class Spine:
     def _insert(self, batch: Batch) -> None:
         self._append_batch(batch)
         if self.depth > 1 and self._mark is not None:
-            self._unfolded += 1
-            self._unfolded_rows += len(batch)
-            if self._unfolded_rows > FOLD_ROWS:
+            self._uncombined += 1
+            self._uncombined_rows += len(batch)
+            if self._uncombined_rows > COMBINE_ROWS:
                 self._combine_newest(self._mark.position)
         self.inserted_rows += len(batch)
         self._owed_rows += len(batch)
@@ -215,18 +216,18 @@ class Spine:
     def mark(self) -> int:
         """Return a token of the contents, valid until the next mark or the end of the step.
 
-        :meth:`work`, :meth:`finish_if_idle` and :meth:`compact` end a step.
+        :meth:`finish_step`, :meth:`finish_idle_step` and :meth:`compact` end a step.
         """
-        self._marks += 1
+        self._last_mark_number += 1
         self._mark = Mark(
-            self._marks,
+            self._last_mark_number,
             len(self._pending),
             self.upper,
             self.inserted_rows,
             self._owed_rows,
             self.recent.head.size,
         )
-        return self._marks
+        return self._last_mark_number
 
     def truncate(self, mark: int) -> None:
         """Remove all updates inserted since the mark, which stays valid.
@@ -240,33 +241,33 @@ class Spine:
         self.recent.truncate(marked.head_rows, marked.upper)
         del self._pending[marked.position :]
         self.upper, self.inserted_rows, self._owed_rows = marked.upper, marked.inserted_rows, marked.owed_rows
-        self._unfolded = self._unfolded_rows = 0
+        self._uncombined = self._uncombined_rows = 0
         self._drop_layers()
 
     def _combine_newest(self, position: int) -> None:
         """Combine the newest batches, and merge the result with those from ``position`` on if not larger."""
         batches = self._pending[position:]
-        count = min(self._unfolded, len(batches))
+        count = min(self._uncombined, len(batches))
         if count > 1:
             batches[-count:] = [combine_batches(batches[-count:], None)]
             self._tiers.merged_rows += len(batches[-1])
         while len(batches) > 1 and len(batches[-2]) <= ROUND_FACTOR * len(batches[-1]):
-            merge = Merge(batches[-2], batches[-1], None)
-            while merge.result is None:
-                self._tiers.merged_rows += merge.advance(len(merge) + 1)
-            batches[-2:] = [merge.result]
+            node = Merge(batches[-2], batches[-1], None)
+            while node.result is None:
+                self._tiers.merged_rows += node.advance(len(node) + 1)
+            batches[-2:] = [node.result]
         self._pending[position:] = batches
-        self._unfolded = self._unfolded_rows = 0
+        self._uncombined = self._uncombined_rows = 0
         self._drop_layers()
 
     def _all_batches(self) -> list[Batch]:
         return self._tiers.batches() + self._pending
 
-    def layers(self, upper: Antichain | None = None) -> Layers:
-        """Return the batches with updates, oldest first; with ``upper``, those before that frontier.
+    def read_in_order(self, upper: Antichain | None = None) -> Layers:
+        """Seal the head and return the batches with updates, oldest first; those before ``upper`` if given.
 
-        ``upper`` must not be before a physical frontier that the caller has given up. A caller that reads
-        in order will read again, so following steps do not append to the head.
+        ``upper`` must be at or after the caller's physical frontier. A caller that reads in order will
+        read again, so following steps do not append to the head.
         """
         recent = self.recent
         if recent.head.size:
@@ -303,7 +304,9 @@ class Spine:
     def _sorted_layers(self) -> Layers:
         """Return the batches with updates, oldest first."""
         if self._layers is None:
-            has_few_batches = self._unfolded < TINY_BATCHES and self._unfolded <= count_tiny(self._pending)
+            has_few_batches = self._uncombined < TINY_BATCHES and self._uncombined <= count_tiny(
+                self._pending
+            )
             if self._mark is not None and not has_few_batches:
                 self._combine_newest(self._mark.position)
             older, newer = self._layers_before, self._newer
@@ -322,14 +325,14 @@ class Spine:
     def _layers_up_to(self, upper: Antichain) -> Layers:
         batches = []
         for batch in self._all_batches():
-            if batch.upper.dominates(upper):
+            if batch.upper.precedes(upper):
                 batches.append(batch)
-            elif not upper.dominates(batch.lower):
+            elif not upper.precedes(batch.lower):
                 raise InternalError(f"the frontier {upper.elements} falls within a merged batch")
         return Layers(batch for batch in batches if len(batch))
 
     @property
-    def batches(self) -> int:
+    def batch_count(self) -> int:
         """Number of batches that a reader sees; the head or tail counts as one."""
         return len(self._sorted_layers()) + (self.recent.size > 0)
 
@@ -370,21 +373,20 @@ class Spine:
         nodes = self._tiers.nodes
         return nodes[-1].upper if nodes else Antichain.minimum(self.depth)
 
-    def finish_if_idle(self) -> bool:
-        """Finish a step that needs no work: it made no batch and owes little. Return whether it did.
+    def finish_idle_step(self) -> bool:
+        """Finish a step that made no batch and owes little merge work, else return False.
 
-        Then the step is final, as after :meth:`work`.
+        If finished, the step is final, as after :meth:`finish_step`.
         """
         if self._pending or self.recent.is_crowded or self._owed_rows >= DEFERRED_ROWS:
             return False
         self._mark = None
         return True
 
-    def work(self, fuel: int | None = None) -> int:
-        """Merge batches and return the rows of work done.
+    def finish_step(self) -> int:
+        """Make the step final, advance the merges, and return the rows of incremental merge work.
 
-        Without ``fuel``, each unfinished merge gets ``effort`` times the rows inserted since the last call.
-        With ``fuel``, about that many rows in all are shared by the unfinished merges.
+        Each unfinished merge gets ``effort`` times the rows inserted since the last call.
         """
         tiers = self._tiers
         if self.recent.is_crowded:
@@ -395,7 +397,7 @@ class Spine:
             return 0
         self._release_pending()
         inserted, self._owed_rows = self._owed_rows, 0
-        spent = tiers.work(inserted, fuel)
+        spent = tiers.advance_merges(inserted)
         self._drop_replaced_layers()
         return spent
 
@@ -404,7 +406,7 @@ class Spine:
 
         With ``fuel`` each call does about that many rows of work.
         """
-        if fuel is None or not self._tiers.compacting_nodes:
+        if fuel is None or not self._tiers.compacting_count:
             self._mark = None
             self.seal()
             self._release_pending()
@@ -420,7 +422,7 @@ class Spine:
 
     def _release_pending(self) -> None:
         """Move pending batches to the tiers, except those that a reader's physical frontier separates."""
-        if self._mark is not None and self._unfolded:
+        if self._mark is not None and self._uncombined:
             self._combine_newest(self._mark.position)
         self._mark = None
         if not self._pending:
@@ -430,7 +432,7 @@ class Spine:
             physical = None  # it does not separate pending batches
         count = len(self._pending)
         if physical is not None:
-            ready = (batch.upper.dominates(physical) for batch in self._pending)
+            ready = (batch.upper.precedes(physical) for batch in self._pending)
             count = next((position for position, is_ready in enumerate(ready) if not is_ready), count)
         self._tiers.add(self._pending[:count])
         del self._pending[:count]
@@ -472,7 +474,7 @@ class TraceHandle:
 
     @property
     def physical(self) -> Antichain:
-        """Frontier that no batch spans, nor any later one at which a step ended (see :meth:`Spine.mark`)."""
+        """Frontier that no batch spans, nor does one span a later frontier at which a step ended."""
         return self._hold.physical
 
     def restore(self, logical: Antichain, physical: Antichain) -> None:
@@ -482,7 +484,7 @@ class TraceHandle:
     def advance_logical(self, frontier: Antichain) -> None:
         """Give up reads at times not in advance of ``frontier``."""
         held = self._hold.logical
-        if held is not frontier and not held.dominates(frontier):
+        if held is not frontier and not held.precedes(frontier):
             raise InternalError(
                 f"a logical frontier cannot go back from {self.logical.elements} to {frontier.elements}"
             )
@@ -491,7 +493,7 @@ class TraceHandle:
     def advance_physical(self, frontier: Antichain) -> None:
         """Give up cuts at frontiers before ``frontier``."""
         held = self._hold.physical
-        if held is not frontier and not held.dominates(frontier):
+        if held is not frontier and not held.precedes(frontier):
             raise InternalError(
                 f"a physical frontier cannot go back from {self.physical.elements} to {frontier.elements}"
             )

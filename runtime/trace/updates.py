@@ -288,7 +288,7 @@ def compute_bound(contents: Iterable[Updates]) -> int:
 
 
 def max_multiplicity(updates: Updates) -> int:
-    """Return an upper bound, nearly exact, of the absolute multiplicity of a row at any epoch.
+    """Return the greatest absolute multiplicity of a row at any epoch, rounded up to a multiple of 2^32.
 
     In a loop, each round counts separately.
     """

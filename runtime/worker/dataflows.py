@@ -426,5 +426,5 @@ def arrangement_info(arrange: Arrange) -> ArrangementInfo:
     """Return the statistics of an arrangement."""
     owners = tuple(sorted(arrange.owners))
     return ArrangementInfo(
-        arrange.place.description, arrange.rows, arrange.bytes, arrange.spine.batches, owners
+        arrange.place.description, arrange.rows, arrange.bytes, arrange.spine.batch_count, owners
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace.lookup import Order
+from kpg.runtime.trace.spine import Spine
 from kpg.runtime.trace.updates import Updates
 
 Row = tuple[int, ...]
@@ -26,6 +27,12 @@ def contents(parts: Iterable[Updates], since: Antichain | None = None) -> Conten
             key = (row, since.representative(time) if since else time)
             found[key] = found.get(key, 0) + diff
     return {key: diff for key, diff in found.items() if diff}
+
+
+def finish_merges(spine: Spine) -> None:
+    """Finish the step, and all merges that are due."""
+    while spine.finish_step():
+        pass
 
 
 def sort_order(updates: Updates) -> list[int]:

@@ -119,9 +119,9 @@ class History:
         self.epoch = upper
         action = rng.random()
         if action < 0.6:
-            self.spine.work()
+            self.spine.finish_step()
         elif action < 0.7:
-            self.spine.work(rng.randint(1, 100))
+            self.spine.compact(rng.randint(1, 100))
         elif action < 0.73:
             self.spine.compact()
         if rng.random() < 0.05:
@@ -134,13 +134,13 @@ class History:
         """Read in one way or other, or not at all."""
         rng = self.rng
         if rng.random() < self.sorts:
-            layers = self.spine.layers()
+            layers = self.spine.read_in_order()
             assert all(model.triples(one.updates) == model.consolidated(one.updates) for one in layers)
             self.same(one.updates for one in layers)
         if rng.random() < 0.3:
             self.same(self.spine.parts())
             assert self.spine.rows == sum(map(len, self.spine.parts()))
-            assert self.spine.batches == sum(1 for _ in self.spine.parts())
+            assert self.spine.batch_count == sum(1 for _ in self.spine.parts())
         while rng.random() < self.looks:
             self.meet(closed, lower, upper, rounds, floor)
             if rng.random() < 0.5:

@@ -12,7 +12,6 @@ from typing import assert_never
 from kpg.compiler.datalog.desugar import constants
 from kpg.compiler.datalog.desugar.constants import integer
 from kpg.compiler.datalog.desugar.counters import has_counter, has_counter_literal
-from kpg.compiler.datalog.desugar.groundness import GroundRule, name_wildcards
 from kpg.compiler.datalog.desugar.normal_rules import (
     UNNAMED_PREFIX,
     GroundLiteral,
@@ -21,6 +20,7 @@ from kpg.compiler.datalog.desugar.normal_rules import (
     bound_variables,
 )
 from kpg.compiler.datalog.diagnostics import Diagnostics, plural
+from kpg.compiler.datalog.safety import GroundRule, name_wildcards
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.types.declarations import TypeTable, kind_of_sql_type
 from kpg.compiler.datalog.types.functors import build_call

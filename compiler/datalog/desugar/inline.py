@@ -12,7 +12,6 @@ from itertools import count, product
 from typing import assert_never
 
 from kpg.compiler.datalog.desugar import normal_rules
-from kpg.compiler.datalog.desugar.groundness import ground
 from kpg.compiler.datalog.desugar.normal_rules import (
     INLINED_MARK,
     NormalAggregate,
@@ -21,6 +20,7 @@ from kpg.compiler.datalog.desugar.normal_rules import (
     Range,
 )
 from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.datalog.safety import ground
 from kpg.compiler.datalog.syntax.flatten import original_name
 from kpg.compiler.datalog.types.declarations import TypeTable
 from kpg.compiler.rules.core import (

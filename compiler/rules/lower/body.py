@@ -361,7 +361,7 @@ Plan = tuple[tuple[int, tuple[int, ...]], ...]
 """Join orders as in ``core.Rule.plan``."""
 
 
-def lookup_orders(
+def path_orders(
     plan: Plan, atoms: Sequence[core.Atom], stratum: frozenset[str], size: int
 ) -> tuple[tuple[int, ...], ...]:
     """Return the lookup order of each of ``size`` join inputs; the first ones are the ``atoms``.
@@ -414,7 +414,7 @@ def lower_body(
         _test_if_bound(one, bound) for one in body if not isinstance(one, core.Atom) and one not in joinable
     ]
     tests = [one for one in rest if isinstance(one, core.Comparison) and _is_bound(one, bound)]
-    orders = lookup_orders(plan, atoms, context.stratum, len(parts)) if outer is None else ()
+    orders = path_orders(plan, atoms, context.stratum, len(parts)) if outer is None else ()
     rows = join(parts or [UNIT], tests, orders)
     return _apply_rest(context, rows, [one for one in rest if one not in tests])
 

@@ -91,7 +91,7 @@ def linearity_of(rewriting: Rewriting, adorned: AdornedRelation, rule: core.Rule
         adorned.bound_items(terms),
         rest,
     ):
-        known = evaluate_literals(rewriting, rule, rest, term_names(adorned.bound_items(head)))
+        known = binding_after(rewriting, rule, rest, term_names(adorned.bound_items(head)))
         return Linearity.RIGHT if can_be_demanded(adorned.bound_items(terms), known) else None
     if _passes_unchanged(
         adorned.bound_items(head),
@@ -122,7 +122,7 @@ def can_be_demanded(terms: Sequence[core.Term], state: BindingState) -> bool:
     return term_names(terms) <= state.passable and not any(isinstance(t, core.Wildcard) for t in terms)
 
 
-def evaluate_literals(
+def binding_after(
     rewriting: Rewriting, rule: core.Rule, rest: Sequence[core.Literal], bound: Iterable[str]
 ) -> BindingState:
     """Return the binding state after the literals, when demand has bound ``bound``.
@@ -308,8 +308,8 @@ def find_counting_rules(rewriting: Rewriting, adorned: AdornedRelation) -> Count
     if halves is None or not all(isinstance(term, core.Variable) for term in inner):
         return None
     up, down = halves
-    up_state = evaluate_literals(rewriting, rule, up, term_names(adorned.bound_items(rule.head.terms)))
-    down_state = evaluate_literals(rewriting, rule, down, term_names(adorned.free_items(inner)))
+    up_state = binding_after(rewriting, rule, up, term_names(adorned.bound_items(rule.head.terms)))
+    down_state = binding_after(rewriting, rule, down, term_names(adorned.free_items(inner)))
     fits = (
         can_be_demanded(adorned.bound_items(inner), up_state)
         and term_names(adorned.free_items(rule.head.terms)) <= down_state.bound

@@ -466,8 +466,8 @@ def _goal_program(
     program = _replace_rules(source.program, relations, (*copied, *rules_made))
     whole = [(name, why) for name, why in rewriting.decisions.reasons.items() if name in below]
     weaker = [
-        (one.name, f"asked by {wide.name}, which is asked for too")
-        for one, wide in rewriting.decisions.generalized.items()
+        (special.name, f"asked by {general.name}, which is asked for too")
+        for special, general in rewriting.decisions.generalized.items()
     ]
     strategy = _strategy(rewriting, adorned)
     rules = tuple(rule_text(one, relations[one.head.relation]) for one in rules_made)

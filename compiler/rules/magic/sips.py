@@ -76,7 +76,8 @@ class AdornedRelation:
     def covers(self, other: "AdornedRelation") -> bool:
         """Return whether this is a more general adornment of the same relation than ``other``."""
         same = self.relation == other.relation and self.bound != other.bound
-        return same and all(wide or not one for one, wide in zip(self.bound, other.bound, strict=True))
+        pairs = zip(self.bound, other.bound, strict=True)
+        return same and all(special or not general for general, special in pairs)
 
 
 def derived_relation(name: str, columns: Sequence[Column], relation: Relation | None = None) -> Relation:

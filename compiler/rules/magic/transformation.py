@@ -101,7 +101,7 @@ class Rewriting:
     rules: dict[core.Rule, None] = field(default_factory=dict)
     origin: dict[str, str] = field(default_factory=dict)
     demands: dict[str, AdornedRelation | None] = field(default_factory=dict)
-    """Relations that hold demand, with the adorned relation of those that hold demanded values."""
+    """Demand relations; each maps to the adorned relation it restricts, or None for an auxiliary one."""
     adorned: dict[AdornedRelation, None] = field(default_factory=dict)
     strict: set[AdornedRelation] = field(default_factory=set)
     """Negated or aggregated relations, which keep their own adornment so as not to become recursive."""

@@ -317,7 +317,7 @@ def apply_filter(ctx: Lowering, current: Relation, predicate: Scalar, needed: Id
     current, test = _prepare_test(ctx, current, subquery)
     if positive:
         return semijoin(ctx, current, test.rows, (*test.ties, *test.comparison), needed)
-    for condition in _not_false_conditions(ctx, current, test):
+    for condition in _not_in_conditions(ctx, current, test):
         rest = needed | _outer_references(ctx, subquery)
         current = antijoin(ctx, current, test.rows, (*test.ties, *condition), rest)
     return current
@@ -330,10 +330,11 @@ def _outer_references(ctx: Lowering, subquery: Subquery) -> Ids:
     return subquery_free_ids(subquery, ctx.bound_query.subqueries) | (compared - own)
 
 
-def _not_false_conditions(ctx: Lowering, current: Relation, test: SubqueryTest) -> list[tuple[Scalar, ...]]:
-    """Return conditions on a pair of rows under which the comparison is not false.
+def _not_in_conditions(ctx: Lowering, current: Relation, test: SubqueryTest) -> list[tuple[Scalar, ...]]:
+    """Return the conditions of an antijoin for NOT IN and <> ALL: a null-aware anti-join.
 
-    It is true under the first condition, and NULL under the others.
+    They hold for a pair of rows whose comparison is not false. It is true under the first condition, and
+    NULL under the others.
     """
     comparison = test.comparison
     result = [comparison]
@@ -369,7 +370,7 @@ def _prepare_test(ctx: Lowering, current: Relation, subquery: Subquery) -> tuple
 
 
 def _share_if_repeated(ctx: Lowering, current: Relation, test: SubqueryTest) -> SubqueryTest:
-    if len(_not_false_conditions(ctx, current, test)) == 1:
+    if len(_not_in_conditions(ctx, current, test)) == 1:
         return test
     return SubqueryTest(ctx.share(test.rows), test.ties, test.comparison)
 
@@ -610,7 +611,7 @@ def _with_truth_value(ctx: Lowering, current: Relation, subquery: Subquery) -> R
     ids = frozenset(values.ids)
     answers: list[Relation] = []
     rest = values
-    for index, condition in enumerate(_not_false_conditions(ctx, values, test)):
+    for index, condition in enumerate(_not_in_conditions(ctx, values, test)):
         rest = ctx.share(rest)
         found = ctx.share(semijoin(ctx, rest, test.rows, (*test.ties, *condition), ids))
         answers.append(extend(found, [subquery.id], [Literal(None if index else 1, BOOLEAN)]))

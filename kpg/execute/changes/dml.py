@@ -89,7 +89,7 @@ def evaluate_volatile(engine: Engine, statement: ast.Select, *, sleeps: bool = T
         tree = evaluate_sequence_calls(
             assign_row_numbers(engine, tree), engine.catalog, engine.sequences.call
         )
-        engine.log_definitions()
+        engine.commit_definitions()
     return replace(statement, query=tree)
 
 

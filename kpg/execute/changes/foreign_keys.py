@@ -205,8 +205,8 @@ class References:
                     waiting.append(event)
         self.removals = waiting
 
-    def check_foreign_keys(self, *, at_commit: bool) -> None:
-        """Run referential actions and check foreign keys. Deferred ones are checked only at commit."""
+    def run_actions_and_check(self, *, at_commit: bool) -> None:
+        """Run actions (ON DELETE CASCADE), then check. Deferred foreign keys are checked only at commit."""
         if not self.inserts and not self.removals:
             return
         self.run_actions()

@@ -87,7 +87,7 @@ def create_from_options(engine: Engine, options: EgoViewOptions) -> MaintainedVi
     uses = relations_of(planned_view.rel, statement.query, catalog)
     maintained = engine.views.create_materialized(entry, planned_view, uses, replace_old=options.replace)
     maintained.plan = plan
-    engine.log_definitions()
+    engine.commit_definitions()
     return maintained
 
 

@@ -74,13 +74,13 @@ class LiveStatistics:
     def __init__(self, executor: Executor, plans: Mapping[str, ir.Plan]) -> None:
         self._executor = executor
         self._plans = plans
-        self.tables: TableDistribution | None = None
+        self.distribution: TableDistribution | None = None
         """Placement of tables among many workers, if there are some."""
 
     @property
     def early_materialization(self) -> bool:
         """Whether each of many workers has its own rows only."""
-        return self.tables is not None and self.tables.is_sharded
+        return self.distribution is not None and self.distribution.is_sharded
 
     def rows(self, table: str) -> int:
         """Return a table's row count."""
@@ -233,7 +233,7 @@ def explain(
         return _explain_arrangements(planned.plan, catalog, statistics)
     if stage not in STAGES:
         raise InterfaceError(f'there is no stage "{stage}"', hint=f"the stages are {', '.join(STAGES)}")
-    tables = statistics.tables if isinstance(statistics, LiveStatistics) else None
+    tables = statistics.distribution if isinstance(statistics, LiveStatistics) else None
     return plan_text.explain(query, stage, catalog, statistics, is_view=kept, tables=tables, costs=costs)
 
 

@@ -84,7 +84,7 @@ def _setval(engine: Engine, args: Sequence[Any]) -> int | None:
     if engine.catalog.checks_privileges:
         require_any_privilege(engine.catalog, ("SEQUENCE", name.lower()), SEQUENCE_PRIVILEGES["setval"])
     found = engine.sequences.call("setval", (name, *map(str, args[1:])))
-    engine.log_definitions()
+    engine.commit_definitions()
     return found
 
 

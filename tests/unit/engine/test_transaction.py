@@ -25,7 +25,7 @@ class FakeWorker:
     def rollback(self) -> None:
         self.calls.append("rollback")
 
-    def check_constraints(self, *, committing: bool) -> None:
+    def finish_constraints(self, *, committing: bool) -> None:
         """There are no foreign keys."""
 
     def savepoint(self) -> int:

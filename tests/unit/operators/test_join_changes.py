@@ -2,12 +2,12 @@
 
 import kpg
 from kpg.api.database import Database
-from kpg.runtime.operators.join import Join
+from kpg.runtime.operators.join import DeltaJoin
 
 
 def met(db: Database) -> int:
     """The rows that all joins have met up to now."""
-    return sum(one.match_count for one in db._engine.executor.all_operators() if isinstance(one, Join))
+    return sum(one.match_count for one in db._engine.executor.all_operators() if isinstance(one, DeltaJoin))
 
 
 def test_subqueries_that_all_change_meet_their_rows_once_each() -> None:
@@ -34,7 +34,7 @@ def test_aggregates_of_many_kinds_are_put_together_without_a_join() -> None:
         " array_agg(a order by a) every, count(distinct b) different, bool_or(a > 2) large"
     )
     db.sql(f"create materialized view v as select {asked} from t group by k")
-    assert not any(isinstance(one, Join) for one in db._engine.executor.all_operators())
+    assert not any(isinstance(one, DeltaJoin) for one in db._engine.executor.all_operators())
     assert sorted(db.query("select * from v")) == [
         (1, 2, 3, "x", "y", 0.5, 1.5, 2, [2, 3], 2, True),
         (2, None, None, None, None, None, None, 1, [None], 0, None),

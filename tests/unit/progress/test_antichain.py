@@ -27,14 +27,14 @@ def test_no_time_is_in_advance_of_the_empty_frontier() -> None:
 
 
 def test_every_frontier_is_before_the_empty_one() -> None:
-    assert Antichain.of((7,)).dominates(Antichain())
-    assert not Antichain().dominates(Antichain.of((7,)))
-    assert Antichain().dominates(Antichain())
+    assert Antichain.of((7,)).precedes(Antichain())
+    assert not Antichain().precedes(Antichain.of((7,)))
+    assert Antichain().precedes(Antichain())
 
 
 def test_domination_is_not_total() -> None:
     left, right = Antichain.of((0, 1)), Antichain.of((1, 0))
-    assert not left.dominates(right) and not right.dominates(left)
+    assert not left.precedes(right) and not right.precedes(left)
 
 
 def test_insert_keeps_the_frontier_if_the_time_is_in_advance_of_it() -> None:

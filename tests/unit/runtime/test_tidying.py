@@ -65,7 +65,7 @@ def test_traces_become_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     before = sum(trace.spine.rows for trace in traces)
     expected = sorted(db.query("select * from v").fetchall())
     db.sql("vacuum")
-    assert all(trace.spine.batches == 1 for trace in traces)
+    assert all(trace.spine.batch_count == 1 for trace in traces)
     assert sum(trace.spine.rows for trace in traces) <= before
     assert sorted(db.query("select * from v").fetchall()) == expected
     db.sql("update t set a = 1 where id < 50")

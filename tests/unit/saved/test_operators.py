@@ -67,7 +67,7 @@ NOT_STATE = {
 """From the plan, of a step in progress, counters, or made again where it is missed."""
 
 
-OF_WORKERS = {"Segment", "SendExchange", "LocalShare"}
+OF_WORKERS = {"PathSegment", "SendExchange", "LocalShare"}
 """Operators of several workers, which have no folder."""
 
 
@@ -110,15 +110,15 @@ ATTRIBUTES = {
     UniqueIndex: "name columns nulls_distinct _groups _key _whole_key _probe_directory _tally _slots",
     LookupIndex: "columns indexed _groups _key _runs",
     Vacuum: "copied_rows rewritten_groups fullness _groups _deleted _full _queue _credit",
-    Spine: """width recent depth upper inserted_rows version _holds _tiers _pending _owed_rows _unfolded
-        _unfolded_rows _marks _mark _layers _layers_before _newer _target""",
+    Spine: """width recent depth upper inserted_rows version _holds _tiers _pending _owed_rows _uncombined
+        _uncombined_rows _last_mark_number _mark _layers _layers_before _newer _target""",
     GroupTable: "key spec words slots table free state version touched_groups old new when",
     HistoryTable: """key depth words state spec slots keys records bits touched_keys current new_rounds
         _scheduled_keys _room _nothing _last_rounds""",
 }
 SLOTS = {
     Tiers: """_effort _factor _compaction_frontier _holds merged_rows has_unfinished_merge nodes
-        has_replaced_batches has_begun_due_merges since compacting_nodes""",
+        has_replaced_batches has_begun_due_merges since compacting_count""",
     Recent: "_depth _outweigh_factor _width next_churn_check is_crowded ordered_steps ends head lower tail",
     Head: "_arrays _room address description hash_columns size",
     Tail: "_depth _first _sides _width address description spare",

@@ -92,14 +92,14 @@ def test_a_row_without_columns() -> None:
     nothing = np.empty(0, np.int64)
     met = lookup(Updates.of([[7]], (2,), 1), (), made.lookup_target(), np.array([0]), nothing, Order.ANY)
     assert model.contents(met) == {((7,), (2,)): 3}
-    assert model.contents([batch.updates for batch in made.layers()]) == {((), (1,)): 3}
+    assert model.contents([batch.updates for batch in made.read_in_order()]) == {((), (1,)): 3}
 
 
 def test_reading_in_order_seals_the_head_and_makes_the_next_steps_batch() -> None:
     made, _handle = trace()
     made.append(rows((3, 0), (1, 0), (3, 0)), end(1))
-    assert (made.batches, made.rows, len(made.lookup_target().batches)) == (1, 3, 0)
-    (batch,) = made.layers()
+    assert (made.batch_count, made.rows, len(made.lookup_target().batches)) == (1, 3, 0)
+    (batch,) = made.read_in_order()
     assert model.triples(batch.updates) == [((1, 0), (0,), 1), ((3, 0), (0,), 2)]
     assert (batch.lower, batch.upper) == (end(0), end(1))
     made.append(rows((2, 0), time=1), end(2))
@@ -111,7 +111,7 @@ def test_sealing_within_a_step_keeps_apart_what_may_be_taken_back() -> None:
     made.append(rows((1, 1)), end(1))
     mark = made.mark()
     made.append(rows((1, 2), time=1), end(2))
-    older, newer = made.layers()
+    older, newer = made.read_in_order()
     assert [(b.lower, b.upper) for b in (older, newer)] == [(end(0), end(1)), (end(1), end(2))]
     made.append(rows((1, 3), time=2), end(3))
     made.truncate(mark)
@@ -147,7 +147,7 @@ def test_with_a_second_reader_every_step_is_a_batch() -> None:
     assert len(made.lookup_target().batches) == 1
     other.close()
     made.append(rows((1, 1), time=1), end(2))
-    assert len(made.lookup_target().batches) == 1 and made.batches == 2
+    assert len(made.lookup_target().batches) == 1 and made.batch_count == 2
 
 
 def test_a_key_with_a_history_is_added_up_once_it_is_looked_up_often() -> None:
@@ -161,7 +161,7 @@ def test_a_key_with_a_history_is_added_up_once_it_is_looked_up_often() -> None:
         assert found(made, 7) == {((7, epoch), (LATER,)): 1}
         handle.advance_logical(end(epoch))
         handle.advance_physical(made.upper)
-        made.work()
+        made.finish_step()
         assert made.rows < 400
 
 
@@ -175,7 +175,7 @@ def test_a_first_column_that_tells_little_makes_for_batches() -> None:
     head = made.lookup_target().head
     assert head is not None and head.description[layout.VAIN] > kernels.LEAST
     made.append(rows((2, 0), time=1), end(2))
-    made.work()
+    made.finish_step()
     assert head.size == 0 and len(made.lookup_target().batches) == 1
     made.append(rows((2, 1), time=2), end(3))
     assert head.size == 0
@@ -195,6 +195,30 @@ def test_no_batch_of_a_head_spans_a_frontier_at_which_a_reader_may_cut() -> None
         spine.append(Updates.of([[epoch]], (epoch,), 1), Antichain.of((epoch + 1,)))
         if epoch < 2:
             reader.advance_physical(spine.upper)
-    (before,) = spine.layers(reader.physical)
+    (before,) = spine.read_in_order(reader.physical)
     assert before.data.tolist() == [[0, 1]] and before.upper.elements == ((2,),)
-    assert [layer.data.tolist() for layer in spine.layers()] == [[[0, 1]], [[2]]]
+    assert [layer.data.tolist() for layer in spine.read_in_order()] == [[[0, 1]], [[2]]]
+
+
+def test_both_ways_to_append_record_the_same() -> None:
+    """``Spine.record_append``, after a compiled call, and ``Recent.record_append``."""
+    (called, _reader), (compiled, _other) = trace(), trace()
+    for epoch in range(300):
+        updates, upper = rows((epoch % 7, 0), time=epoch, diff=1 - epoch % 2 * 2), end(epoch + 1)
+        called.append(updates, upper)
+        head = compiled.recent.head
+        verdict = head.append(updates)
+        head.size -= len(updates)  # a compiled call leaves the size to the record
+        compiled.record_append(len(updates), verdict, upper)
+        states = []
+        for spine in (called, compiled):
+            recent, ends = spine.recent, spine.recent.ends.words
+            assert ends is not None
+            states.append(
+                (
+                    *(recent.size, recent.lower, recent.is_crowded, recent.next_churn_check),
+                    *(spine.upper, spine.inserted_rows, [part.tolist() for part in ends]),
+                )
+            )
+        assert states[0] == states[1]
+    assert called.recent.is_crowded and called.recent.size

@@ -13,7 +13,7 @@ from kpg.runtime.trace.batch import Batch
 from kpg.runtime.trace.merge import TINY_BATCHES
 from kpg.runtime.trace.spine import Spine, TraceHandle
 from kpg.runtime.trace.updates import Updates
-from tests.model.kernels import contents
+from tests.model.kernels import contents, finish_merges
 
 
 def at(epoch: int) -> Antichain:
@@ -43,7 +43,7 @@ def filled(sizes: list[int]) -> tuple[Spine, TraceHandle]:
     for size in sizes:
         insert(spine, random.integers(0, 2**60, size))
         release(handle)
-        spine.work()
+        spine.finish_step()
     return spine, handle
 
 
@@ -66,8 +66,8 @@ def test_batches_stay_few_at_every_step(name: str) -> None:
     for size in HISTORIES[name]:
         insert(spine, random.integers(0, 2**60, size))
         release(handle)
-        spine.work()
-        assert spine.batches <= 2 * math.log2(spine.rows + 1) + TINY_BATCHES
+        spine.finish_step()
+        assert spine.batch_count <= 2 * math.log2(spine.rows + 1) + TINY_BATCHES
 
 
 @pytest.mark.parametrize("name", HISTORIES)
@@ -78,7 +78,7 @@ def test_merging_is_in_proportion_to_n_log_n(name: str) -> None:
     assert spine.merged_rows <= 3 * n * math.log2(n)
 
 
-def test_a_call_does_not_exceed_its_fuel() -> None:
+def test_a_compaction_in_parts_does_not_exceed_its_fuel() -> None:
     spine = Spine(1, 1)
     handle = TraceHandle(spine)
     random = np.random.default_rng(0)
@@ -86,25 +86,27 @@ def test_a_call_does_not_exceed_its_fuel() -> None:
         insert(spine, random.integers(0, 2**60, 1000))
     release(handle)
     for fuel in [1, 10, 100, 1000, 10_000] * 20:
-        assert spine.work(fuel) <= 2 * fuel + 64
+        before = spine.merged_rows
+        spine.compact(fuel)
+        assert spine.merged_rows - before <= 2 * fuel + 64
 
 
 def test_work_due_is_in_proportion_to_what_was_inserted() -> None:
     spine, handle = filled([100_000] * 2)
     insert(spine, [1, 2, 3])
     release(handle)
-    assert spine.work() <= 10_000
+    assert spine.finish_step() <= 10_000
 
 
-def test_unlimited_fuel_leaves_geometric_sizes() -> None:
+def test_finished_merges_leave_geometric_sizes() -> None:
     spine = Spine(1, 1)
     handle = TraceHandle(spine)
     random = np.random.default_rng(0)
     for size in random.integers(100, 3000, 50):
         insert(spine, random.integers(0, 2**60, size))
     release(handle)
-    spine.work(1 << 40)
-    sizes = [len(batch) for batch in spine.layers()]
+    finish_merges(spine)
+    sizes = [len(batch) for batch in spine.read_in_order()]
     assert all(sizes[i] > sum(sizes[i + 1 :]) for i in range(len(sizes)))
 
 
@@ -113,10 +115,10 @@ def test_sources_are_read_until_their_merge_is_done() -> None:
     insert(spine, range(1000))
     insert(spine, range(1000, 2000))
     release(handle)
-    spine.work(10)
-    assert [len(batch) for batch in spine.layers()] == [1000, 1000]
-    spine.work(1 << 20)
-    assert [len(batch) for batch in spine.layers()] == [2000]
+    spine.compact(10)
+    assert [len(batch) for batch in spine.read_in_order()] == [1000, 1000]
+    finish_merges(spine)
+    assert [len(batch) for batch in spine.read_in_order()] == [2000]
 
 
 def test_a_window_that_slides_keeps_memory_flat() -> None:
@@ -127,7 +129,7 @@ def test_a_window_that_slides_keeps_memory_flat() -> None:
         keys = np.concatenate([added, added - window])
         insert(spine, keys[keys >= 0], np.repeat([1, -1], 50)[keys >= 0])
         release(handle)
-        spine.work()
+        spine.finish_step()
         sizes.append(spine.bytes)
     assert max(sizes) < 120_000
     assert spine.rows < 4 * window
@@ -140,15 +142,15 @@ def test_no_batch_spans_the_physical_frontier_of_a_reader() -> None:
     for _ in range(10):
         insert(spine, range(100))
         release(fast)
-        spine.work()
-    assert contents(batch.updates for batch in spine.layers(middle)) == contents(
-        batch.updates for batch in spine.layers()[: len(spine.layers(middle))]
+        spine.finish_step()
+    assert contents(batch.updates for batch in spine.read_in_order(middle)) == contents(
+        batch.updates for batch in spine.read_in_order()[: len(spine.read_in_order(middle))]
     )
-    assert sum(len(batch) for batch in spine.layers(middle)) == 200
+    assert sum(len(batch) for batch in spine.read_in_order(middle)) == 200
     release(slow)
-    spine.work(1 << 20)
+    finish_merges(spine)
     with pytest.raises(InternalError, match="within a merged batch"):
-        spine.layers(middle)
+        spine.read_in_order(middle)
 
 
 def test_times_are_kept_from_the_earliest_logical_frontier_on() -> None:
@@ -160,12 +162,12 @@ def test_times_are_kept_from_the_earliest_logical_frontier_on() -> None:
         slow.advance_physical(spine.upper)
     slow.advance_logical(at(5))
     spine.compact()
-    (batch,) = spine.layers()
+    (batch,) = spine.read_in_order()
     assert sorted(set(batch.time[0].tolist())) == [5, 6, 7]
     assert batch.since == at(5) and spine.since == at(5)
     slow.close()
     spine.compact()
-    (batch,) = spine.layers()
+    (batch,) = spine.read_in_order()
     assert batch.time.tolist() == [[8]]
     assert batch.diff.tolist() == [8]
 
@@ -176,17 +178,17 @@ def test_compact_drops_rows_that_were_deleted() -> None:
     insert(spine, range(90), -1)
     release(handle)
     spine.compact()
-    assert [batch.data.tolist() for batch in spine.layers()] == [[list(range(90, 100))]]
+    assert [batch.data.tolist() for batch in spine.read_in_order()] == [[list(range(90, 100))]]
     insert(spine, range(90, 100), -1)
     release(handle)
     spine.compact()
-    assert spine.layers() == ()
+    assert spine.read_in_order() == ()
     assert spine.rows == 0
 
 
 def held(spine: Spine) -> dict[object, int]:
     """Rows, whenever they came."""
-    return dict(contents((batch.updates for batch in spine.layers()), spine.upper))
+    return dict(contents((batch.updates for batch in spine.read_in_order()), spine.upper))
 
 
 @pytest.mark.parametrize("fuel", [100, 500])
@@ -194,11 +196,11 @@ def test_compacting_in_parts_while_steps_go_on(fuel: int) -> None:
     """What was there when it began is one batch in the end, and contents are right meanwhile."""
     random = np.random.default_rng(fuel)
     spine, handle = filled([2000, 1200, 500, 200, 90])
-    rows = list(contents(batch.updates for batch in spine.layers()).items())
+    rows = list(contents(batch.updates for batch in spine.read_in_order()).items())
     for (key,), _ in [row for row, _ in rows[:400]]:
         insert(spine, [key], -1)
     release(handle)
-    spine.work(1 << 20)
+    finish_merges(spine)
     steps = 0
     while not spine.compact(fuel):
         steps += 1
@@ -206,31 +208,31 @@ def test_compacting_in_parts_while_steps_go_on(fuel: int) -> None:
         if steps % 3 == 0:
             spine.mark()
             insert(spine, [7])
-            spine.truncate(spine._marks)
+            spine.truncate(spine._last_mark_number)
         release(handle)
         before = held(spine) if steps % 8 == 0 else None
-        spine.work()
+        spine.finish_step()
         assert before is None or held(spine) == before
     assert steps > 5
-    found = spine.layers()[0].data[0].tolist()
+    found = spine.read_in_order()[0].data[0].tolist()
     assert len(found) == len(set(found))
     spine.compact()
-    assert len(spine.layers()) <= 1
+    assert len(spine.read_in_order()) <= 1
 
 
 def test_a_step_can_be_taken_back() -> None:
     spine, handle = filled([10, 10])
-    before = spine.layers(), spine.upper, spine.inserted_rows
+    before = spine.read_in_order(), spine.upper, spine.inserted_rows
     mark = spine.mark()
     for _ in range(2):
         insert(spine, range(5))
         insert(spine, range(7))
-        assert [len(batch) for batch in spine.layers()][-2:] == [5, 7]
+        assert [len(batch) for batch in spine.read_in_order()][-2:] == [5, 7]
         spine.truncate(mark)
-        assert (spine.layers(), spine.upper, spine.inserted_rows) == before
+        assert (spine.read_in_order(), spine.upper, spine.inserted_rows) == before
     insert(spine, range(5))
     release(handle)
-    spine.work()
+    spine.finish_step()
     with pytest.raises(InternalError, match="before it was truncated"):
         spine.truncate(mark)
 
@@ -253,7 +255,7 @@ def rounds(sizes: list[int], before: int = 0) -> tuple[Spine, TraceHandle, int]:
     spine.insert(Batch.build(Updates.of([keys], (0, 0), 1), spine.upper, Antichain.of((1, 0))))
     handle.advance_logical(Antichain.of((0, 0)))
     handle.advance_physical(spine.upper)
-    spine.work()
+    spine.finish_step()
     mark = spine.mark()
     for number, size in enumerate(sizes):
         upper = Antichain(((1, number + 1), (2, 0)))
@@ -276,7 +278,7 @@ ROUNDS = {
 def test_batches_of_rounds_merge_at_once_and_with_none_that_is_older(name: str) -> None:
     sizes = ROUNDS[name]
     spine, _, mark = rounds(sizes, before=100)
-    old, *recent = spine.layers()
+    old, *recent = spine.read_in_order()
     n = sum(sizes)
     assert len(old) == 100
     assert sum(map(len, recent)) == n
@@ -284,7 +286,9 @@ def test_batches_of_rounds_merge_at_once_and_with_none_that_is_older(name: str) 
     assert spine.merged_rows <= 3 * n * math.log2(n)
     assert sorted({time for batch in recent for time in batch.time[1].tolist()}) == list(range(len(sizes)))
     spine.truncate(mark)
-    assert spine.layers() == (old,) and spine.upper == Antichain.of((1, 0)) and spine.inserted_rows == 100
+    assert (
+        spine.read_in_order() == (old,) and spine.upper == Antichain.of((1, 0)) and spine.inserted_rows == 100
+    )
 
 
 def test_batches_of_rounds_leave_alone_what_a_reader_keeps_apart() -> None:
@@ -293,13 +297,13 @@ def test_batches_of_rounds_leave_alone_what_a_reader_keeps_apart() -> None:
     for epoch in range(3):
         updates = Updates.of([range(100)], (epoch, 0), 1)
         spine.insert(Batch.build(updates, spine.upper, Antichain.of((epoch + 1, 0))))
-    spine.work()
-    older = spine.layers()
+    spine.finish_step()
+    older = spine.read_in_order()
     spine.mark()
     for number in range(8):
         upper = Antichain(((3, number + 1), (4, 0)))
         spine.insert(Batch.build(Updates.of([range(100)], (3, number), 1), spine.upper, upper))
-    assert spine.layers(Antichain.of((3, 0))) == older and len(older) == 3
+    assert spine.read_in_order(Antichain.of((3, 0))) == older and len(older) == 3
     assert handle.physical == Antichain.minimum(2)
 
 
@@ -308,7 +312,7 @@ def test_after_the_step_its_batches_merge_with_older_ones() -> None:
     handle.advance_logical(Antichain.of((1, 0)))
     handle.advance_physical(spine.upper)
     spine.compact()
-    (batch,) = spine.layers()
+    (batch,) = spine.read_in_order()
     assert np.unique(batch.time, axis=1).tolist() == [[1] * 10, list(range(10))]
     assert (batch.lower, batch.upper) == (Antichain.minimum(2), Antichain(((1, 10), (2, 0))))
 
@@ -318,25 +322,25 @@ def test_a_multiplicity_that_does_not_fit_leaves_the_trace_as_it_was() -> None:
     for _ in range(2):
         insert(spine, range(1000), 2**62)
     release(handle)
-    before = contents(batch.updates for batch in spine.layers())
+    before = contents(batch.updates for batch in spine.read_in_order())
     for _ in range(2):
         with pytest.raises(DataError, match="multiplicity overflow"):
-            spine.work(1 << 20)
-    assert contents(batch.updates for batch in spine.layers()) == before
+            finish_merges(spine)
+    assert contents(batch.updates for batch in spine.read_in_order()) == before
 
 
 @pytest.mark.parametrize(("rows", "count"), [(1, TINY_BATCHES), (1000, 4)])
 def test_rounds_whose_multiplicity_does_not_fit_can_be_taken_back(rows: int, count: int) -> None:
     spine, _, mark = rounds([], before=5)
-    old = spine.layers()
+    old = spine.read_in_order()
     for number in range(count):
         updates = Updates.of([range(rows)], (1, 0), 2**61)
         spine.insert(Batch.build(updates, spine.upper, Antichain(((1, number + 1), (2, 0)))))
     for _ in range(2):
         with pytest.raises(DataError, match="multiplicity overflow"):
-            spine.layers()
+            spine.read_in_order()
     spine.truncate(mark)
-    assert (spine.layers(), spine.upper, spine.inserted_rows) == (old, Antichain.of((1, 0)), 5)
+    assert (spine.read_in_order(), spine.upper, spine.inserted_rows) == (old, Antichain.of((1, 0)), 5)
 
 
 def test_a_batch_must_follow_the_last() -> None:
@@ -350,10 +354,10 @@ def test_empty_batches_move_the_frontier_and_leave_no_layer() -> None:
     for _ in range(100):
         insert(spine, [])
     release(handle)
-    spine.work()
+    spine.finish_step()
     insert(spine, range(5))
-    assert [len(batch) for batch in spine.layers()] == [10, 5]
-    assert [len(batch) for batch in spine.layers(at(101))] == [10]
+    assert [len(batch) for batch in spine.read_in_order()] == [10, 5]
+    assert [len(batch) for batch in spine.read_in_order(at(101))] == [10]
 
 
 @pytest.mark.parametrize("frontier", ["logical", "physical"])
@@ -370,7 +374,7 @@ def test_a_clone_holds_what_the_original_held() -> None:
     handle.close()
     insert(clone.spine, range(10))
     clone.spine.compact()
-    assert [len(batch) for batch in clone.spine.layers()] == [10, 10]
+    assert [len(batch) for batch in clone.spine.read_in_order()] == [10, 10]
     clone.close()
     with pytest.raises(InternalError, match="closed trace handle"):
         clone.clone()
@@ -382,10 +386,10 @@ def test_dropping_a_handle_closes_it() -> None:
     insert(spine, range(10))
     release(handle)
     spine.compact()
-    assert spine.batches == 2
+    assert spine.batch_count == 2
     del clone
     spine.compact()
-    assert spine.batches == 1
+    assert spine.batch_count == 1
 
 
 def test_the_last_handle_frees_the_trace_at_once() -> None:

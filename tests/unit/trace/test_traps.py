@@ -16,7 +16,7 @@ from kpg.runtime.trace.lookup import Order, lookup
 from kpg.runtime.trace.merge import Merge
 from kpg.runtime.trace.spine import Spine, TraceHandle
 from kpg.runtime.trace.updates import Updates
-from tests.model.kernels import Contents, contents, triples
+from tests.model.kernels import Contents, contents, finish_merges, triples
 
 SQUARE = list(product(range(2), repeat=2))
 ONE_COLUMN = np.array([0])
@@ -38,7 +38,7 @@ def trace(*parts: Updates) -> tuple[Spine, TraceHandle]:
 
 
 def everything(spine: Spine) -> Contents:
-    return contents(batch.updates for batch in spine.layers())
+    return contents(batch.updates for batch in spine.read_in_order())
 
 
 def compacted(times: list[Time], frontier: Antichain) -> dict[int, Time]:
@@ -77,7 +77,7 @@ def test_t8_what_meets_a_representative_comes_out_at_a_legal_time() -> None:
     handle.advance_logical(frontier)
     handle.advance_physical(spine.upper)
     spine.compact()
-    (layer,) = spine.layers()
+    (layer,) = spine.read_in_order()
     assert layer.time.T.tolist() == [[0, 1]] and not frontier.less_equal((0, 1))
     for time in [(0, 3), (1, 1), (2, 2)]:
         (met,) = lookup(Updates.of([[7]], time, 1), (0,), Layers([layer]), ONE_COLUMN, ONE_COLUMN, Order.ANY)
@@ -108,13 +108,13 @@ def test_t11_frontier_is_captured_when_a_merge_begins() -> None:
     for reader in (handle, other):
         reader.advance_physical(spine.upper)
     handle.advance_logical(at(2))
-    spine.work(10)
+    spine.compact(10)
     other.advance_logical(at(2))
-    spine.work(1 << 20)
-    (batch,) = spine.layers()
+    finish_merges(spine)
+    (batch,) = spine.read_in_order()
     assert batch.since == at(0) and np.unique(batch.time).tolist() == [0, 1]
     spine.compact()
-    assert [layer.time.tolist() for layer in spine.layers()] == [[[2]]]
+    assert [layer.time.tolist() for layer in spine.read_in_order()] == [[[2]]]
 
 
 def test_t11_the_earliest_of_all_readers_counts() -> None:
@@ -138,7 +138,7 @@ def test_t12_compaction_may_move_times_beyond_the_upper_frontier() -> None:
     handle.advance_logical(at(7))
     handle.advance_physical(spine.upper)
     spine.compact()
-    (batch,) = spine.layers()
+    (batch,) = spine.read_in_order()
     assert (batch.lower, batch.upper, batch.since) == (at(0), at(2), at(7))
     spine.insert(Batch.build(Updates.of([[0]], (2,), -1), spine.upper, at(3)))
     handle.advance_physical(spine.upper)
@@ -156,7 +156,7 @@ def test_t13_memory_is_that_of_the_distinct_rows_however_many_updates() -> None:
         spine.insert(Batch.build(Updates.of([keys], (epoch,), diffs), spine.upper, upper))
         handle.advance_logical(upper)
         handle.advance_physical(upper)
-        spine.work()
+        spine.finish_step()
         most = max(most, spine.rows)
     assert most <= 6 * window
 
@@ -165,7 +165,7 @@ def test_t13_a_trace_at_rest_can_be_compacted() -> None:
     spine, handle = trace(Updates.of([range(100)], (0,), 1), Updates.of([range(99)], (1,), -1))
     handle.advance_logical(spine.upper)
     handle.advance_physical(spine.upper)
-    spine.work()
+    spine.finish_step()
     assert spine.rows == 199  # nothing new came, and the sizes are geometric
     spine.compact()
     assert everything(spine) == {((99,), (2,)): 1}
@@ -178,7 +178,7 @@ def test_t14_rows_whose_diffs_cancel_vanish() -> None:
     handle.advance_logical(spine.upper)
     handle.advance_physical(spine.upper)
     spine.compact()
-    assert spine.layers() == () and spine.rows == 0
+    assert spine.read_in_order() == () and spine.rows == 0
 
 
 def test_t14_a_history_that_cancels_in_part_keeps_the_rest() -> None:
@@ -187,7 +187,7 @@ def test_t14_a_history_that_cancels_in_part_keeps_the_rest() -> None:
     handle.advance_logical(at(2))
     handle.advance_physical(spine.upper)
     spine.compact()
-    (batch,) = spine.layers()
+    (batch,) = spine.read_in_order()
     assert triples(batch.updates) == [((1,), (3,), 1)]
 
 
@@ -200,8 +200,8 @@ def test_t17_merges_keep_up_and_only_neighbours_merge() -> None:
         spine.insert(Batch.build(Updates.of([keys], (epoch,), 1), spine.upper, at(epoch + 1)))
         handle.advance_logical(spine.upper)
         handle.advance_physical(spine.upper)
-        spine.work()
-        layers = spine.layers()
+        spine.finish_step()
+        layers = spine.read_in_order()
         assert len(layers) <= 2 * math.log2(spine.rows) + 4
         assert all(older.upper == newer.lower for older, newer in pairwise(layers))
         assert (layers[0].lower, layers[-1].upper) == (at(0), spine.upper)
@@ -212,15 +212,20 @@ def test_t18_an_unfinished_merge_shows_its_sources_and_a_finished_one_its_result
     handle.advance_logical(spine.upper)
     handle.advance_physical(spine.upper)
     seen = []
-    while spine.work(50):
-        assert contents((b.updates for b in spine.layers()), at(2)) == {((i,), (2,)): 2 for i in range(1000)}
-        seen.append([len(batch) for batch in spine.layers()])
-    assert seen == [[1000, 1000]] * (len(seen) - 1) + [[1000]] and len(seen) > 5
+    is_done = False
+    while not is_done:
+        is_done = spine.compact(50)
+        assert contents((b.updates for b in spine.read_in_order()), at(2)) == {
+            ((i,), (2,)): 2 for i in range(1000)
+        }
+        seen.append([len(batch) for batch in spine.read_in_order()])
+    assert seen == sorted(seen, key=len, reverse=True) and len(seen) > 5
+    assert (seen[0], seen[-1]) == ([1000, 1000], [1000])
 
 
 def test_t19_the_trace_goes_with_its_last_handle_and_batches_outlive_it() -> None:
     spine, handle = trace(Updates.of([[1, 2]], (0,), 1))
-    layers, reference = spine.layers(), weakref.ref(spine)
+    layers, reference = spine.read_in_order(), weakref.ref(spine)
     gc.disable()
     try:
         del spine
@@ -235,11 +240,11 @@ def test_t19_the_trace_goes_with_its_last_handle_and_batches_outlive_it() -> Non
 def test_t20_the_frontier_moves_without_updates() -> None:
     spine, handle = trace(Updates.of([[1]], (0,), 1), Updates.empty(1, 1), Updates.empty(1, 1))
     assert spine.upper == at(3)
-    assert [len(batch) for batch in spine.layers()] == [1]
-    assert [len(batch) for batch in spine.layers(at(2))] == [1]
+    assert [len(batch) for batch in spine.read_in_order()] == [1]
+    assert [len(batch) for batch in spine.read_in_order(at(2))] == [1]
     handle.advance_physical(spine.upper)
-    spine.work()
-    assert [batch.upper for batch in spine.layers()] == [at(3)]
+    spine.finish_step()
+    assert [batch.upper for batch in spine.read_in_order()] == [at(3)]
 
 
 def test_t21_a_slow_reader_sees_the_trace_only_through_what_it_has_acknowledged() -> None:
@@ -255,8 +260,8 @@ def test_t21_a_slow_reader_sees_the_trace_only_through_what_it_has_acknowledged(
     fast.advance_physical(spine.upper)
     found = []
     for batch in batches:
-        spine.work(1 << 20)
-        for layers in (spine.layers(slow.physical), spine.layers(batch.upper)):
+        finish_merges(spine)
+        for layers in (spine.read_in_order(slow.physical), spine.read_in_order(batch.upper)):
             found += list(lookup(batch.updates, (0,), layers, ONE_COLUMN, ONE_COLUMN, Order.ANY))
         slow.advance_physical(batch.upper)
         slow.advance_logical(batch.upper)
@@ -267,7 +272,7 @@ def test_t21_a_slow_reader_sees_the_trace_only_through_what_it_has_acknowledged(
             truth[key] = truth.get(key, 0) + 1
     assert contents(found) == truth
     spine.compact()
-    assert spine.batches == 1
+    assert spine.batch_count == 1
 
 
 def test_t23_compaction_for_one_reader_cancels_nothing_that_another_reads() -> None:
@@ -280,7 +285,7 @@ def test_t23_compaction_for_one_reader_cancels_nothing_that_another_reads() -> N
     assert everything(spine) == {((7,), (0,)): 1, ((7,), (1,)): -1}
     slow.advance_logical(at(1))
     spine.compact()
-    assert spine.layers() == ()
+    assert spine.read_in_order() == ()
 
 
 def compared(stream: Updates, layer: Batch) -> int:

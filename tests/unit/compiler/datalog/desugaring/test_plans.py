@@ -9,7 +9,7 @@ from kpg.compiler.algebra.text import parse, rel_text, relations
 from kpg.compiler.catalog.entries import Catalog
 from kpg.compiler.datalog.check import check
 from kpg.compiler.rules.core import Atom
-from kpg.compiler.rules.lower.body import lookup_orders
+from kpg.compiler.rules.lower.body import path_orders
 from kpg.datalog.program_plans import definition
 
 TABLES = """
@@ -70,15 +70,15 @@ def test_orders_by_version() -> None:
     rule = program.rules[-1]
     atoms = [one for one in rule.body if isinstance(one, Atom)]
     both = ((0, (2, 1, 0)), (1, (1, 0, 2)))
-    assert lookup_orders(both, atoms, frozenset({"t"}), 3) == ((2, 1), (2, 0), (1, 0))
-    assert lookup_orders(both[1:], atoms, frozenset({"t"}), 3) == ((), (), (1, 0))
-    assert lookup_orders(both[:1], atoms, frozenset(), 4) == (
+    assert path_orders(both, atoms, frozenset({"t"}), 3) == ((2, 1), (2, 0), (1, 0))
+    assert path_orders(both[1:], atoms, frozenset({"t"}), 3) == ((), (), (1, 0))
+    assert path_orders(both[:1], atoms, frozenset(), 4) == (
         (2, 1, 3),
         (2, 0, 3),
         (1, 0, 3),
         (2, 1, 0),
     )
-    assert lookup_orders((), atoms, frozenset(), 3) == ()
+    assert path_orders((), atoms, frozenset(), 3) == ()
 
 
 @pytest.mark.parametrize(

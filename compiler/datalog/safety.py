@@ -1,7 +1,8 @@
-"""Groundness: the bound variables of a rule, and the orientation of its equalities.
+"""Safety (range restriction), which Soufflé calls groundedness: a rule must bind all its variables.
 
 A variable is bound by a positive atom, by an equality with a bound expression, as a field of a
 bound record, or as the result of an aggregate with bound groups. An unbound variable is an error.
+Equalities are oriented by which side is bound.
 Equalities between variables, or of a variable and a constant, are eliminated by substitution. The
 body of an aggregate stays in place if it is one conjunction. Otherwise it becomes rules of its
 own.

@@ -11,7 +11,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
 from typing import Final
 
-from kpg.runtime.functions.date_time import templates
+from kpg.runtime.functions.date_time import to_char_moments
 from kpg.runtime.functions.date_time.fields import SECOND
 from kpg.runtime.functions.date_time.operations import MOMENTS, SPANS, exact_kinds
 from kpg.runtime.functions.registry import MemoizedFunction, Overload, Signature, register_scalar
@@ -463,14 +463,14 @@ def _since_epoch(seconds: float) -> int:
 def _format_moment(call: Call) -> Callable[[int, str], str | None]:
     zone = "UTC" if call.args[0].type.kind is Kind.TIMESTAMPTZ else ""
     return lambda stamp, template: (
-        templates.format_parts(templates.moment_parts(stamp, zone), template)
+        to_char_moments.format_parts(to_char_moments.moment_parts(stamp, zone), template)
         if template and not is_infinite(stamp)
         else None
     )
 
 
 def _format_interval(value: Interval, template: str) -> str | None:
-    return templates.format_parts(templates.interval_parts(value), template) if template else None
+    return to_char_moments.format_parts(to_char_moments.interval_parts(value), template) if template else None
 
 
 def _float_formatter(call: Call) -> Callable[[float, str], str]:
@@ -501,7 +501,7 @@ register_scalar(
     {"to_date('05 Dec 2000', 'DD Mon YYYY')": "DATE '2000-12-05'"},
     Overload(
         exact_kinds(DATE, TEXT, TEXT),
-        MemoizedFunction(lambda call: lambda text, form: templates.parse_timestamp(text, form) // DAY),
+        MemoizedFunction(lambda call: lambda text, form: to_char_moments.parse_timestamp(text, form) // DAY),
     ),
 )
 register_scalar(
@@ -512,7 +512,9 @@ register_scalar(
         "to_timestamp('05 Dec 2000', 'DD Mon YYYY')": "TIMESTAMPTZ '2000-12-05 00:00:00+00'",
         "to_timestamp(1284352323)": "TIMESTAMPTZ '2010-09-13 04:32:03+00'",
     },
-    Overload(exact_kinds(TIMESTAMPTZ, TEXT, TEXT), MemoizedFunction(lambda call: templates.parse_timestamp)),
+    Overload(
+        exact_kinds(TIMESTAMPTZ, TEXT, TEXT), MemoizedFunction(lambda call: to_char_moments.parse_timestamp)
+    ),
     Overload(exact_kinds(TIMESTAMPTZ, DOUBLE), MemoizedFunction(lambda call: _since_epoch)),
 )
 register_scalar(
