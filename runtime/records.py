@@ -41,7 +41,9 @@ def _make_dataclass(
     fields = dataclasses.fields(result)
     functions: dict[str, Function | None] = {"__init__": _first_init(result, frozen)}
     if repr:
-        functions["__repr__"] = _make_repr([field.name for field in fields if field.repr], frozen=frozen)
+        shown = [field for field in fields if field.repr]
+        is_hashed = frozen and eq and all(field.compare for field in shown)
+        functions["__repr__"] = _make_repr([field.name for field in shown], may_contain_itself=not is_hashed)
     if eq:
         functions["__eq__"] = _make_eq(_values_getter([field.name for field in fields if field.compare]))
         hashing = [field.name for field in fields if (field.compare if field.hash is None else field.hash)]
@@ -108,13 +110,13 @@ def _values_getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
             return attrgetter(*names)
 
 
-def _make_repr(names: list[str], *, frozen: bool) -> Function:
+def _make_repr(names: list[str], *, may_contain_itself: bool) -> Function:
     def __repr__(self: Any) -> str:
         values = ", ".join([f"{name}={getattr(self, name)!r}" for name in names])
         return f"{self.__class__.__qualname__}({values})"
 
-    # A frozen record cannot contain itself.
-    return __repr__ if frozen else recursive_repr()(__repr__)
+    # A record that contained itself in what it hashes would have no hash.
+    return recursive_repr()(__repr__) if may_contain_itself else __repr__
 
 
 def _make_eq(values: Callable[[Any], tuple[Any, ...]]) -> Function:
