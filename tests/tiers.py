@@ -30,12 +30,15 @@ SLOW: Final = (
     "tests/unit/kpg/test_ego_lives.py",
     "tests/unit/kpg/test_hostile_arguments.py",
     "tests/unit/native/",
+    "tests/unit/operators/test_windows",
+    "tests/unit/plan/test_columns.py",
     "tests/unit/saved/",
     "tests/unit/security/",
     "tests/unit/server/",
     "tests/unit/sessions/test_row_locks.py",
     "tests/unit/spark/",
     "tests/unit/state/test_history.py",
+    "tests/unit/tpch/test_refresh.py",
     "tests/unit/workers/",
 )
 """Beginnings of paths that are not in ``make quick``: oracles, properties, processes, clients, Spark."""
@@ -50,6 +53,7 @@ SOAK: Final = (
     "tests/unit/server/test_killed.py",
     "tests/unit/spark/test_member_task.py",
     "tests/unit/spark/test_own.py",
+    "tests/unit/workers/test_shelving.py",
 )
 """Simulators, long lives, compilers and clusters: files that only ``make full`` runs."""
 SAMPLED: Final = {
@@ -82,8 +86,8 @@ SAMPLED: Final = {
     "tests/unit/ddl/test_egos.py": 3,
     "tests/unit/ego/test_engine.py": 3,
     "tests/unit/server/test_binary_at_random.py": 4,
+    "tests/unit/operators/test_windows_locally.py": 2,
     "tests/unit/server/test_portals.py": 2,
-    "tests/unit/workers/test_shelving.py": 3,
 }
 """Of the generated cases of a test in these files, such as seeds and programs, ``make test`` runs one in so
 many, ``make full`` all."""

@@ -235,7 +235,7 @@ MARKED = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @settings(max_examples=40)
 @given(st.data())
 def test_streams_of_parameters(data: st.DataObject) -> None:

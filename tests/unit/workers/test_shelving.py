@@ -160,7 +160,6 @@ def test_what_does_not_come_leaves_no_pack_behind(folder: Path) -> None:
         assert db.sql("select count(*), max(k) from t").fetchall() == [(20, 19)]
 
 
-@pytest.mark.soak
 def test_workers_that_do_not_see_the_folder_have_rows_come_through_the_driver(folder: Path) -> None:
     with apart(2, folder=folder) as db:
         db.sql(TABLE)
@@ -172,7 +171,6 @@ def test_workers_that_do_not_see_the_folder_have_rows_come_through_the_driver(fo
         assert db.sql("select count(*), sum(k) from t").fetchall() == [(3000, 4498500)]
 
 
-@pytest.mark.soak
 def test_workers_elsewhere_have_the_driver_read_what_others_wrote(
     loaded: list[Any], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,7 +197,6 @@ def test_workers_that_are_started_again_read_what_they_wrote(loaded: list[Any], 
         assert everything(db) == loaded and len(packs(folder)) == 5  # and the checkpoint's
 
 
-@pytest.mark.soak
 def test_constraints_hold_for_rows_of_an_earlier_life(folder: Path) -> None:
     with apart(2, folder=folder) as db:
         db.sql("create table a(k bigint primary key, g text unique, v bigint)")
@@ -219,7 +216,6 @@ def test_constraints_hold_for_rows_of_an_earlier_life(folder: Path) -> None:
             assert db.sql("select count(*) from t join a on t.g = a.g").fetchall() == [(3000,)]
 
 
-@pytest.mark.soak
 def test_branches_backups_readers_and_the_past(folder: Path, tmp_path: Path) -> None:
     with apart(2, folder=folder, history=100) as db:
         db.sql(TABLE)
@@ -318,7 +314,6 @@ def operations(start: Start) -> int:
     return files.count
 
 
-@pytest.mark.soak
 def test_what_a_power_cut_leaves_is_all_loads_that_were_told_of(start: Start) -> None:
     last = operations(start)
     assert last > 60
