@@ -1,10 +1,10 @@
 """Dataclasses that generate their methods on first use, for fast startup.
 
 The standard library compiles up to six methods for each class at declaration. kpg declares hundreds
-of classes, of which a small program uses a part; that took a quarter of the time to the first
-result. Here ``__init__`` is compiled for the first instance, and the other methods are not compiled
-at all. The behaviour is that of ``dataclasses``, which finds the fields and creates the slots; type
-checkers see its ``dataclass``.
+of classes, of which a small program uses a part. Importing ``kpg.api.database`` compiles 2,548
+functions with it and 542 with this module, and takes a fifth longer. Here ``__init__`` is compiled for
+the first instance, and the other methods are not compiled at all. The behaviour is that of
+``dataclasses``, which finds the fields and creates the slots; type checkers see its ``dataclass``.
 """
 
 import dataclasses
