@@ -25,8 +25,8 @@ from typing import Final
 
 from kpg.compiler.rules import core
 from kpg.compiler.rules.core import substitute_literal, substitution
+from kpg.compiler.rules.magic.rule_rewriting import Rewriting, Task, rewrite_rule
 from kpg.compiler.rules.magic.sips import AdornedRelation, BindingState, names, order_literals, term_names
-from kpg.compiler.rules.magic.transformation import Rewriting, Task, rewrite_rule
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT

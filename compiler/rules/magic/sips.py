@@ -5,6 +5,13 @@ after more atoms. Then come stored relations, negations and aggregates, derived 
 in this order. Among equals, the atom with the most bound columns is first. An atom with no bound column,
 when others are bound, comes last. An *adornment* states which columns of a relation are bound, and names
 the relation made for it.
+
+Terms of this folder:
+
+* A variable is *bound* if it has a value, and *passable* if the value may be passed on as demand.
+* It is *strong* if an atom of the body binds it, and *weak* if only demand does.
+* A literal is *stable* if demand may use it. A variable is *unstable* if only other literals bind it.
+* A *strict* adorned relation is negated or aggregated, and keeps its own adornment.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

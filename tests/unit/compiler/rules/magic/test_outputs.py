@@ -8,7 +8,7 @@ import pytest
 
 from kpg.compiler.rules import core
 from kpg.compiler.rules.core import rule_text
-from kpg.compiler.rules.magic.rewrite import restrict_program
+from kpg.compiler.rules.magic.program_rewriting import restrict_program
 from kpg.compiler.rules.strata import strata
 from tests.model import graphs
 from tests.model.datalog import run

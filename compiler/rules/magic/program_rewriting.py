@@ -30,8 +30,8 @@ from kpg.compiler.rules.magic.linear_recursion import (
     rewrite_counting,
     rewrite_linear,
 )
+from kpg.compiler.rules.magic.rule_rewriting import Decisions, Rewriting, SourceProgram, Task, rewrite_rule
 from kpg.compiler.rules.magic.sips import AdornedRelation, derived_relation, term_names
-from kpg.compiler.rules.magic.transformation import Decisions, Rewriting, SourceProgram, Task, rewrite_rule
 from kpg.compiler.rules.strata import dependencies, reachable, strata, successors
 from kpg.runtime.errors import NotSupportedError, Span
 from kpg.runtime.records import dataclass
