@@ -17,7 +17,7 @@ from kpg.persistence.inspection import find_damage, inspect_files
 from kpg.runtime.storage.files import DiskFile, Piece
 from kpg.runtime.storage.packs import pack_number, read_manifest
 from kpg.runtime.tables import row_groups
-from kpg.runtime.worker import access
+from kpg.runtime.worker import base_tables
 from tests.model.disk import Sim
 from tests.model.durable import contents, opened
 
@@ -243,7 +243,7 @@ def test_many_strings_are_written_once_too(what: str, monkeypatch: pytest.Monkey
 def test_rows_that_were_packed_before_they_were_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some are rolled back and others have their rowids, some are deleted; all there are come back."""
     monkeypatch.setattr(write_ahead_log, "MIN_PACK_BYTES", 1 << 20)
-    monkeypatch.setattr(access, "MANY", 20)
+    monkeypatch.setattr(base_tables, "MANY", 20)
     monkeypatch.setattr(write_ahead_log, "MANY", 20)
     sim = Sim()
     db = made(sim)
