@@ -3,7 +3,6 @@
 The module also finds the columns that such expressions use, and renames or converts those columns.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
@@ -24,6 +23,7 @@ from kpg.compiler.sql.bind.query import new_binding
 from kpg.compiler.sql.bind.scope import Binding, Field, Fields, Scope
 from kpg.compiler.sql.bind.volatile_calls import (
     NEXTVAL,
+    current_time_type,
     evaluate_volatile_calls,
     is_volatile_call,
     sequence_name,
@@ -36,10 +36,6 @@ from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, INTEGER, ColumnDef, Type
-
-CURRENT_TIME_CALL: Final = re.compile(
-    r"\bnow\s*\(|\bcurrent_(date|time)|\blocaltime|_timestamp\s*\(", re.IGNORECASE
-)
 
 ROW_NUMBER: Final = ""
 """Element of ``Default.sequences``: numbers that tell the rows of one INSERT apart."""
@@ -73,9 +69,9 @@ def row_scope(
 
 def bind_check(entry: TableEntry, check: Check, catalog: Catalog, known: Scope | None = None) -> Scalar:
     """Return a CHECK's condition over the row."""
-    _refuse_current_time("CHECK", check.text)
-    binding, scope = row_scope(entry, check.text, catalog, known)
     node = parse_expression(check.text)
+    _refuse_current_time("CHECK", check.text, node)
+    binding, scope = row_scope(entry, check.text, catalog, known)
     scalar = binding.expression(scope.without_aggregates("CHECK"), node)
     _refuse_subquery(binding, "CHECK", check.text)
     return coerce_to_boolean(binding, scalar, node, "CHECK")
@@ -132,11 +128,11 @@ def _round_seconds(entry: TableEntry) -> dict[int, Scalar]:
 def bind_generated(entry: TableEntry, position: int, catalog: Catalog) -> Scalar:
     """Return a generated column over the row's other columns."""
     text = entry.constraints.rules[position].generated
-    _refuse_current_time("GENERATED", text)
+    node = parse_expression(text)
+    _refuse_current_time("GENERATED", text, node)
     binding, scope = row_scope(entry, text, catalog)
     rules = entry.constraints.rules
     ungenerated = [field for field, rule in zip(scope.fields, rules, strict=True) if not rule.generated]
-    node = parse_expression(text)
     for column in node.find_all(exp.Column):
         names = [field.name.lower() for field in scope.fields]
         if column.name.lower() in names and rules[names.index(column.name.lower())].generated:
@@ -193,8 +189,8 @@ def bind_defaults(entry: TableEntry, places: Sequence[int], catalog: Catalog) ->
     return {place: bind_default(columns[place], rules.rule(place).default, catalog) for place in places}
 
 
-def _refuse_current_time(clause: str, text: str) -> None:
-    if CURRENT_TIME_CALL.search(text):
+def _refuse_current_time(clause: str, text: str, tree: exp.Expr) -> None:
+    if any(current_time_type(node) is not None for node in tree.walk()):
         raise NotSupportedError(f"the present time in {clause} is not supported: {text}")
 
 
