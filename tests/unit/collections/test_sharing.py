@@ -327,7 +327,7 @@ def test_a_collection_is_arranged_by_a_key_once_however_it_was_come_by(
         watch(left)
     kinds = [type(one).__name__ for one in operators(db)]
     assert len(arrangements(db)) == 5, [one.place.description for one in arrangements(db)]
-    assert kinds.count("DeltaJoin") == 1 and kinds.count("Distinct") == 1 and kinds.count("Loop") == 1
+    assert kinds.count("DeltaJoin") == 1 and kinds.count("Reduce") == 1 and kinds.count("Loop") == 1
     edges.insert([(1, 2), (2, 3)])
     step(flow, edges)
     late = watch(edges.arrange_by_key("src").arrange_by_key("dst"))  # the index is there, the stream is not
