@@ -110,6 +110,8 @@ def _call(call: Call, row: Sequence[Any], tables: Tables | None) -> Any:
     if call.function in ("$below", "$above"):
         rounding = ROUND_FLOOR if call.function == "$below" else ROUND_CEILING
         return Decimal(args[0]).quantize(Decimal(1).scaleb(-call.type.scale), rounding, EXACT)
+    if call.function == "$of_length":
+        return _of_length(args[0], call.type)
     if call.function == "cast":
         return checked(cast(args[0], call.args[0].type, call.type), call.type)
     try:
@@ -134,6 +136,14 @@ def _connective(call: Call, row: Sequence[Any], tables: Tables | None) -> Any:
     if failed is not None:
         raise failed
     return None if unknown else not decisive
+
+
+def _of_length(value: str, type_: Type) -> str:
+    """An assignment drops blanks beyond the length of a text, and refuses anything else."""
+    least = type_.precision if type_.kind is Kind.BIT else 0
+    if not least <= len(value.rstrip(" ")) <= type_.precision:
+        raise ScalarError(f"{value!r} is not of the length of {type_}")
+    return value.rstrip(" ") if type_.kind is Kind.CHAR else value[: type_.precision]
 
 
 def checked(value: Any, type_: Type) -> Any:

@@ -16,6 +16,7 @@ from kpg.compiler.sql.parse.roles import OBJECT_KINDS as GRANTED
 from kpg.compiler.sql.parse.statements import SetPosition
 from kpg.compiler.system.pg_catalog import INFORMATION_RELATIONS, OBJECT_RELATIONS
 from kpg.execute.definitions import ddl as temporary
+from kpg.extensions import Extension
 from kpg.persistence.database_state import capture_state
 from kpg.runtime.errors import PrivilegeError
 from tests.model.durable import difference, quoted
@@ -46,8 +47,15 @@ START = """
     alter table child enable row level security; create policy po on child using (n > 1);
     create table follows (who int, whom int); insert into follows values (1, 2), (2, 1);
     comment on table t is 'first'; grant select on t to r1; alter table lone owner to r2;
+    create extension shades;
 """
+Extension("shades", "1").type("shade", int, str)
+Extension("tones", "1").type("tone", int, str)
 STATEMENTS = (  # one statement each: of several, each is a commit
+    # Extensions
+    "create extension tones",
+    "create extension if not exists shades",
+    "drop extension shades",
     # Relations
     "create table new (a int primary key, b text default 'x' not null, c numeric(5, 1), check (a > 0))",
     "create table new (like t including all)",

@@ -213,7 +213,7 @@ def _parse_extension(reader: Reader, verb: str) -> statements.Statement:
     while True:
         place, name = reader.here(), reader.folded_name()
         if name not in EXTENSIONS:
-            if verb == "ALTER" or name in EXTENSION_HINTS:
+            if verb == "ALTER" or (verb == "CREATE" and name in EXTENSION_HINTS):
                 hint = EXTENSION_HINTS.get(name)
                 raise NotSupportedError(f'extension "{name}" is not available', span=place, hint=hint)
             names.append(name)
