@@ -283,8 +283,8 @@ def _pg_proc_rows(catalog: Catalog) -> Iterator[Row]:
     yield from user_function_rows(catalog)
 
     for kind, names in (
-        ("f", {one.name for one in functions()}),
-        ("a", {one.name for one in aggregates()}),
+        ("f", {one.name for one in functions(catalog.extensions)}),
+        ("a", {one.name for one in aggregates(catalog.extensions)}),
     ):
         for name in sorted(names):
             head = (oid_of("function", name), name, 11, 10, kind, 0, 0, "", 12, 0, 0, 0)

@@ -11,7 +11,7 @@ is not NULL.
 
 import difflib
 import enum
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
@@ -517,10 +517,11 @@ def may_return_null(function: Callable[..., object]) -> bool:
     return not (isinstance(hint, type) and hint not in (type(None), object, Any))
 
 
-def functions() -> Iterator[ScalarFunction]:
-    """Return every registered function, ordered by name."""
+def functions(extensions: Container[str] = ()) -> Iterator[ScalarFunction]:
+    """Return the built-in functions and those of some extensions, ordered by name."""
     autoload.load_all()
-    return iter(sorted(_FUNCTIONS.values(), key=lambda function: function.name))
+    listed = (one for one in _FUNCTIONS.values() if not one.extension or one.extension in extensions)
+    return iter(sorted(listed, key=lambda function: function.name))
 
 
 def function_names() -> frozenset[str]:

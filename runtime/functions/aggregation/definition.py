@@ -15,7 +15,7 @@ import enum
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import field
 from decimal import Decimal
 from fractions import Fraction
@@ -268,11 +268,12 @@ def register(function: AggregateFunction) -> AggregateFunction:
     return function
 
 
-def aggregates() -> Iterator[AggregateFunction]:
-    """Return every aggregate, ordered by name."""
+def aggregates(extensions: Container[str] = ()) -> Iterator[AggregateFunction]:
+    """Return the built-in aggregates and those of some extensions, ordered by name."""
     autoload.load_all()
-    functions = [function for function in _AGGREGATES.values() if not function.name.startswith("$")]
-    return iter(sorted(functions, key=lambda function: function.name))
+    listed = (one for one in _AGGREGATES.values() if not one.extension or one.extension in extensions)
+    named = (function for function in listed if not function.name.startswith("$"))
+    return iter(sorted(named, key=lambda function: function.name))
 
 
 def aggregate_names() -> frozenset[str]:

@@ -25,6 +25,7 @@ ENTRY_POINT = next(one.code for one in blocks(PAGE.read_text(encoding="utf-8")) 
 letters = Extension("letters", "2.1")
 letter = letters.type("letter", lambda text: ord(text), chr)
 ORDER = "abcxyz"
+LISTED = "select proname, prokind from pg_proc where proname in ('code_of', 'spelled') order by 1"
 
 
 @letters.function([letter], BIGINT, columns=True)
@@ -174,6 +175,7 @@ def test_system_relation_and_statement(db: kpg.Database) -> None:
         ("plpgsql", "1.0"),
     ]
     assert rows(db, "select typtype, typcategory from pg_type where typname = 'letter'") == [("b", "U")]
+    assert rows(db, LISTED) == [("code_of", "f"), ("spelled", "a")]
 
 
 def test_arrow_columns_are_texts(db: kpg.Database) -> None:
@@ -187,6 +189,7 @@ def test_arrow_columns_are_texts(db: kpg.Database) -> None:
 def test_a_database_without_the_extension_lacks_its_names() -> None:
     with kpg.connect() as plain:
         assert 'type "letter" does not exist' in failure(plain, "create table t (l letter)")
+        assert rows(plain, LISTED) == []
         assert "CREATE EXTENSION letters defines it" in failure(plain, "select repeated(null, 1)")
         assert "CREATE EXTENSION letters defines it" in failure(plain, "select spelled(null)")
         assert 'relation "vowels" does not exist' in failure(plain, "select * from vowels")
