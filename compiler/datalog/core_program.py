@@ -9,8 +9,8 @@ from kpg.compiler.datalog.desugar import normal_rules
 from kpg.compiler.datalog.desugar.core_rules import CoreRules
 from kpg.compiler.datalog.desugar.counters import expand_autoinc, expand_iteration
 from kpg.compiler.datalog.desugar.normal_rules import NormalLiteral, NormalRule
+from kpg.compiler.datalog.desugar.safety import ground
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.safety import ground
 from kpg.compiler.datalog.selections import Selections
 from kpg.compiler.datalog.types.declarations import NUMBER, RelationInfo
 from kpg.compiler.rules.core import (

@@ -19,8 +19,8 @@ from kpg.compiler.datalog.desugar.normal_rules import (
     RuleAggregate,
     bound_variables,
 )
+from kpg.compiler.datalog.desugar.safety import GroundRule, name_wildcards
 from kpg.compiler.datalog.diagnostics import Diagnostics, plural
-from kpg.compiler.datalog.safety import GroundRule, name_wildcards
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.types.declarations import TypeTable, kind_of_sql_type
 from kpg.compiler.datalog.types.functors import build_call

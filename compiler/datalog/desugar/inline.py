@@ -19,8 +19,8 @@ from kpg.compiler.datalog.desugar.normal_rules import (
     NormalRule,
     Range,
 )
+from kpg.compiler.datalog.desugar.safety import ground
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.safety import ground
 from kpg.compiler.datalog.syntax.flatten import original_name
 from kpg.compiler.datalog.types.declarations import TypeTable
 from kpg.compiler.rules.core import (
