@@ -39,10 +39,11 @@ from kpg.runtime.plan import Arrange, Linear, Mfp, Plan, Source
 from kpg.runtime.scalar import Column, Fetch
 from kpg.runtime.types import ROWID, ColumnDef, Schema
 from kpg.session.engine import Engine
-from kpg.session.notices import notice_existing, notice_missing
+from kpg.session.notices import notice_cascade, notice_existing, notice_missing
 
 if TYPE_CHECKING:
     from kpg.compiler.catalog.constraints import Partitioned
+    from kpg.execute.changes.foreign_keys import Link
 
 
 def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
@@ -261,7 +262,8 @@ def drop_index(engine: Engine, statement: ast.DropOther, name: str) -> None:
                     span=statement.span,
                     hint=f"write ALTER TABLE {entry.name} DROP CONSTRAINT {key.name}",
                 )
-            drop_key(engine, entry, key)
+            _drop_references(engine, entry, key, statement)
+            drop_key(engine, engine.catalog.table(entry.name), key)
             return
     check_not_other_kind(engine, name, statement)
     if statement.if_exists:
@@ -270,6 +272,35 @@ def drop_index(engine: Engine, statement: ast.DropOther, name: str) -> None:
     error = ProgrammingError(f'index "{name}" does not exist', span=statement.span)
     error.sqlstate = "42704"
     raise error
+
+
+def key_references(engine: Engine, entry: TableEntry, key: Unique) -> "list[Link]":
+    """Return the foreign keys that depend on a key of a table: its first key over their target columns."""
+    columns = set(key.columns)
+    if next(one for one in entry.constraints.uniques if set(one.columns) == columns) != key:
+        return []
+    links = engine.tables.foreign_keys.incoming(entry.name)
+    return [link for link in links if set(link.key.target_columns) == columns]
+
+
+def _drop_references(engine: Engine, entry: TableEntry, key: Unique, statement: ast.DropOther) -> None:
+    """Drop the foreign keys that depend on a unique index with CASCADE; ProgrammingError without."""
+    links = key_references(engine, entry, key)
+    for link in links:
+        if not statement.cascade:
+            raise ProgrammingError(
+                f'index "{key.name}" cannot be dropped: FOREIGN KEY {link.key.name} of table {link.table} '
+                "refers to it",
+                span=statement.span,
+                hint="drop that first, or use CASCADE",
+            )
+        other = engine.catalog.table(link.table)
+        table = engine.catalog.unqualified_name(link.table)
+        notice_cascade(engine, [f"constraint {link.key.name} on table {table}"])
+        kept = tuple(one for one in other.constraints.foreign_keys if one != link.key)
+        engine.catalog.replace(replace(other, constraints=replace(other.constraints, foreign_keys=kept)))
+    if links:
+        engine.tables.refresh_constraints()
 
 
 def add_unique_index(engine: Engine, entry: TableEntry, index: UniqueIndex) -> None:

@@ -173,3 +173,28 @@ def test_the_distribution_of_a_table_follows_its_changes_and_ends_with_it() -> N
         assert distribution() == "b"
         db.sql("drop table t")
         assert DISTRIBUTION not in engine.extras
+
+
+def test_a_unique_index_takes_the_foreign_keys_that_use_it() -> None:
+    with kpg.connect() as db:
+        db.sql(
+            "create table t (a text, up text); create unique index i on t (a); create unique index j on t (a)"
+        )
+        db.sql("alter table t add foreign key (up) references t (a)")
+        db.sql("create table u (b text primary key references t (a)); insert into t values ('y', 'y')")
+        db.sql("drop index j")  # the foreign keys use the first index
+        with pytest.raises(
+            kpg.ProgrammingError, match='index "i" cannot be dropped: FOREIGN KEY t_up_fkey'
+        ) as e:
+            db.sql("drop index i")
+        assert sqlstate_of(e.value) == "2BP01"
+        db.sql("begin; drop index i cascade; rollback")
+        with pytest.raises(kpg.IntegrityError, match="u_b_fkey"):
+            db.sql("insert into u values ('z')")
+        db.sql("drop index i cascade")
+        assert {text for _, text in db.notices} == {
+            "drop cascades to constraint t_up_fkey on table t",
+            "drop cascades to constraint u_b_fkey on table u",
+        }
+        db.sql("insert into t values ('y', 'n'); insert into u values ('z')")
+        assert db.query("select count(*) from pg_constraint where contype = 'f'").fetchall() == [(0,)]
