@@ -360,6 +360,7 @@ def merge_changes(engine: Engine, table: Table, statement: ast.Merge) -> Changes
             f"MERGE would change a row of table {table.name} twice",
             span=statement.span,
             hint="each row must meet one row of the source",
+            sqlstate="21000",
         )
     inserted = [np.empty((rows.shape[0], 0), np.int64)]
     for index, when in enumerate(statement.whens):

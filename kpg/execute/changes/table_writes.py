@@ -129,22 +129,37 @@ def resolve_updates(
     """
     if old is None:
         old = table.find_unique(key, np.ascontiguousarray(words[list(key)]))
-    existing = np.flatnonzero(old >= 0)
+    existing, absent = np.flatnonzero(old >= 0), np.flatnonzero(old < 0)
+    check_distinct_keys(table, np.ascontiguousarray(words[list(key)][:, absent]))
     rowids = old[existing]
-    _, first = np.unique(rowids, return_index=True)
-    if first.size < rowids.size:
-        duplicate = int(existing[np.setdiff1d(np.arange(rowids.size), first)[0]])
-        raise IntegrityError(
-            f"ON CONFLICT would update row {_format_row(table, key, words[list(key)], duplicate)} "
-            f"of table {table.name} twice",
-            hint="give each key once",
-        )
     pairs = np.concatenate((table.fetch(rowids), words[:, existing]))
     new, kept = update(np.ascontiguousarray(pairs))
+    places = np.arange(rowids.size) if kept is None else kept
+    last = {rowid: place for place, rowid in enumerate(rowids.tolist())} if rowids.size > 1 else {}
+    for place, rowid in zip(places.tolist(), rowids[places].tolist(), strict=True) if last else ():
+        # Rows whose WHERE fails do not change the existing row.
+        if last[rowid] > place:
+            raise _second_update(
+                f"row {_format_row(table, key, words, int(existing[last[rowid]]))} of table {table.name}"
+            )
     new = np.ascontiguousarray(new)
     check_computed(new, table)
-    updated = np.ascontiguousarray(rowids if kept is None else rowids[kept])
-    return np.ascontiguousarray(words[:, old < 0]), (updated, new)
+    return np.ascontiguousarray(words[:, absent]), (np.ascontiguousarray(rowids[places]), new)
+
+
+def check_distinct_keys(table: Table, keys: Words) -> None:
+    """Raise IntegrityError if two of the new rows of an ON CONFLICT DO UPDATE have the same key."""
+    if keys.shape[1] < 2 or not keys.shape[0]:
+        return
+    whole = keys[:, (keys != NULL).all(axis=0)]
+    if np.unique(whole, axis=1).shape[1] < whole.shape[1]:
+        raise _second_update(f"a new row of table {table.name}")
+
+
+def _second_update(row: str) -> IntegrityError:
+    return IntegrityError(
+        f"ON CONFLICT would update {row} twice", hint="give each key once", sqlstate="21000"
+    )
 
 
 def encode_rows(engine: Engine, table: Table, data: Any) -> Words:

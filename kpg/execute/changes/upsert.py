@@ -14,7 +14,7 @@ from kpg.compiler.sql.parse import statements as ast
 from kpg.compiler.sql.rewrite.changes import arbiters
 from kpg.compiler.sql.rewrite.upsert import PairQuery, lower_conflict
 from kpg.execute.changes.expression_keys import expression_keys, normalize_expression, without_conflicts
-from kpg.execute.changes.table_writes import Evaluate, resolve_updates, without_existing
+from kpg.execute.changes.table_writes import Evaluate, check_distinct_keys, resolve_updates, without_existing
 from kpg.execute.queries.query_plan import plan_bound
 from kpg.execute.queries.result_rows import expand
 from kpg.runtime.errors import ProgrammingError
@@ -39,6 +39,8 @@ def resolve_conflicts(
     _check_snapshot(engine, table, (rule.find(words) for rule in rules))
     if update is not None:
         old = rules[0].find(words) if rules else None
+        if old is not None:
+            check_distinct_keys(table, rules[0].keys(np.ascontiguousarray(words[:, old < 0]))[0])
         return resolve_updates(
             table, words, keys[0] if keys else (), _make_evaluator(engine, table, update), old
         )
