@@ -50,6 +50,7 @@ from kpg.execute.definitions.indexes import (
     index_uses_column,
     install_at_commit,
     install_if_exists,
+    key_references,
     rebuild_unique_indexes,
 )
 from kpg.execute.definitions.partitions import attach, detach
@@ -552,9 +553,8 @@ class ColumnChange:
         self.drop_column_users(name, place, cascade=action.cascade)
         if self.engine.catalog.policies:
             drop_policies(self.engine, (entry.name,), name, cascade=action.cascade, span=self.span)
-        for link in self.engine.tables.foreign_keys.referring_keys(entry.name):
-            if place in link.target_columns:
-                self.table.drop_reference(link.table, link.key, name, cascade=action.cascade)
+        self.drop_column_references(name, cascade=action.cascade)
+        entry = self.table.entry
         generated = self.find_generated(name, cascade=action.cascade)
         if generated:
             notice_cascade(self.engine, [f"column {generated} of {describe(self.engine, entry.name)}"])
@@ -590,6 +590,20 @@ class ColumnChange:
             )
         notice_cascade(self.engine, descriptions)
         drop_users(self.engine, users)
+
+    def drop_column_references(self, column: str, *, cascade: bool) -> None:
+        """Drop the foreign keys whose unique key has a column; ProgrammingError without ``cascade``.
+
+        A foreign key of the column itself is dropped with it.
+        """
+        for key in self.table.entry.constraints.uniques:
+            if column not in (*key.columns, *key.included):
+                continue
+            for link in key_references(self.engine, self.table.entry, key):
+                if link.table == self.table.entry.name and column in link.key.columns:
+                    continue
+                self.table.drop_reference(link.table, link.key, column, cascade=cascade)
+        self.table.entry = self.engine.catalog.table(self.table.entry.name)
 
     def check_not_partition_key(self, column: str) -> None:
         partitioned = self.engine.catalog.partitioned.get(self.table.entry.name.lower())

@@ -198,3 +198,28 @@ def test_a_unique_index_takes_the_foreign_keys_that_use_it() -> None:
         }
         db.sql("insert into t values ('y', 'n'); insert into u values ('z')")
         assert db.query("select count(*) from pg_constraint where contype = 'f'").fetchall() == [(0,)]
+
+
+def test_a_column_takes_the_foreign_keys_of_its_table_that_refer_to_it() -> None:
+    with kpg.connect() as db:
+        db.sql("create table t (c int unique, d int references t (c), e int); insert into t values (1, 1, 2)")
+        with pytest.raises(kpg.ProgrammingError, match="c cannot be dropped: FOREIGN KEY t_d_fkey") as e:
+            db.sql("alter table t drop column c")
+        assert sqlstate_of(e.value) == "2BP01"
+        db.sql("alter table t drop column c cascade")
+        assert db.notices == [("NOTICE", "drop cascades to constraint t_d_fkey on table t")]
+        db.sql("insert into t values (5, 6)")
+        assert sorted(db.query("table t").fetchall()) == [(1, 2), (5, 6)]
+
+
+def test_a_column_takes_its_own_foreign_key_and_those_over_an_index_that_includes_it() -> None:
+    with kpg.connect() as db:
+        db.sql("create table t (c int unique references t (c), d int); alter table t drop column c")
+        db.sql(
+            "create table u (a int, b int, unique (a) include (b)); create table w (a int references u (a))"
+        )
+        with pytest.raises(kpg.ProgrammingError, match="b cannot be dropped: FOREIGN KEY w_a_fkey") as e:
+            db.sql("alter table u drop column b")
+        assert sqlstate_of(e.value) == "2BP01"
+        db.sql("alter table u drop column b cascade; insert into u values (1), (1); insert into w values (7)")
+        assert db.query("select count(*) from pg_constraint where contype in ('f', 'u')").fetchall() == [(0,)]
