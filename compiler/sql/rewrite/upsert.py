@@ -41,7 +41,9 @@ def _record_reads(binding: Binding, statement: ast.Insert, entry: TableEntry, id
     """Record which columns of the existing row are read, if privileges are to be checked."""
     if binding.reads is None:
         return
-    target = entry if statement.updatable_view is None else binding.catalog.get(statement.updatable_view.view)
+    catalog, view = binding.catalog, statement.updatable_view
+    name = entry.name if view is None else view.view
+    target = catalog.get(catalog.changed_partitions.get(name.lower(), name))
     columns_by_name = {
         name.lower(): Column(ids[place], BIGINT) for name, place in _named_positions(statement, entry.schema)
     }
