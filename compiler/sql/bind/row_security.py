@@ -127,7 +127,11 @@ def reads_target(statement: ast.Change) -> bool:
     """Return whether a statement needs the SELECT privilege on the table that it changes."""
     match statement:
         case ast.Insert():
-            return bool(statement.returning)
+            conflict = statement.conflict
+            named = conflict is not None and bool(
+                conflict.columns or conflict.elements or conflict.constraint
+            )
+            return named or bool(statement.returning)
         case ast.Merge():
             return True
         case ast.Delete():
