@@ -211,7 +211,8 @@ def check_new_rows(write: Write, words: Words) -> Words:
         return words  # they were checked as rows of an UPDATE
     catalog = engine.reading_catalog
     conditions = policy_conditions(catalog, protected_table, write.command, user, for_new_rows=True)
-    if reads_target(statement):
+    merges_new_row = isinstance(statement, ast.Merge) and write.command == "INSERT"
+    if reads_target(statement) and not merges_new_row:
         conditions += policy_conditions(catalog, protected_table, "SELECT", user)
     for demand in conditions:
         if not _rows_satisfy(engine, entry, user, demand.condition, words):

@@ -197,6 +197,7 @@ insert into shown values (1, 3) on conflict (id) do update set n = excluded.n re
 insert into shown values (8, 3) on conflict (id) do update set n = excluded.n;
 insert into shown select id + 10, n from seen on conflict (id) do nothing;
 insert into shown select id + 10, n from seen on conflict do nothing;
+merge into shown using seen on shown.id = seen.id + 20 when not matched then insert values (seen.id + 20, 1 - seen.id);
 merge into shown using seen on shown.id = seen.id when matched then update set n = 1;
 reset role;
 select * from shown order by id;

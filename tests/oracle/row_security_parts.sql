@@ -103,6 +103,7 @@ insert into rooms values (17, 1) on conflict (id) do nothing;
 insert into rooms values (17, 1), (7, 1) on conflict do nothing;
 insert into rooms values (8, 4) on conflict (id) do update set n = rooms.n + excluded.n returning *;
 insert into rooms values (18, 5) on conflict (id) do update set n = rooms.n + excluded.n returning *;
+merge into rooms using (values (6, 1), (16, 1)) x (a, b) on rooms.id = x.a when not matched then insert values (x.a, x.b);
 reset role;
 select * from rooms order by id;
 drop table rooms;
