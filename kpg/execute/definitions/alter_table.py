@@ -170,6 +170,8 @@ class TableChange:
         table = engine.table(new.name)
         words = np.ascontiguousarray(words)
         check_computed(words, table)
+        if table.guard is not None:
+            table.guard.expression_keys = ()  # the key tables keep the old rows until they are rebuilt
         table.insert(fit_lengths(words, table))
         table.tally = tally
         engine.executor.tables.restart_history(
@@ -798,6 +800,7 @@ def alter(engine: Engine, statement: ast.Alter) -> None:
         notice_missing_relation(engine, statement.name)
         return
     name = entry.name
+    partitions: set[str] = set()
     for action, added in _group_additions(statement.actions):
         found = engine.catalog.get(name, statement.span)
         if isinstance(found, ViewEntry):
@@ -811,6 +814,7 @@ def alter(engine: Engine, statement: ast.Alter) -> None:
             if engine.catalog.partitioned:
                 _, *rest_ = tables_to_alter(engine, name, action, statement.span)
                 rest = tuple(rest_)
+                partitions.update(rest)
             name = apply_action(engine, found, action, statement.span, added)
             for partition in rest:
                 child = engine.catalog.table(partition)
@@ -818,8 +822,9 @@ def alter(engine: Engine, statement: ast.Alter) -> None:
                 if child_action is not None:
                     apply_action(engine, child, child_action, statement.span, added)
     engine.tables.refresh_constraints()
-    if any(table == name.lower() for table, _ in engine.catalog.unique_indexes):
-        rebuild_unique_indexes(engine, name)
+    for changed in (name, *sorted(partitions)):
+        if any(table == changed.lower() for table, _ in engine.catalog.unique_indexes):
+            rebuild_unique_indexes(engine, changed)
 
 
 def _group_additions(
