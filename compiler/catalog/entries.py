@@ -77,6 +77,13 @@ class TableEntry:
     def __post_init__(self) -> None:
         mark_qualified(self, "name")
 
+    @property
+    def primary_key(self) -> tuple[int, ...]:
+        """Positions of the PRIMARY KEY, also of one that views on the table do not know."""
+        names = self.schema.names
+        late = (key.columns for key in self.constraints.uniques if key.late)
+        return self.schema.primary_key or tuple(names.index(name) for name in next(late, ()))
+
 
 def select_all(name: str) -> str:
     """Return a query for all rows of a relation."""

@@ -159,7 +159,7 @@ def _require_references(catalog: Catalog, key: ForeignKey, span: Span) -> None:
     """Raise PrivilegeError unless a foreign key may reference its target columns."""
     target = catalog.find(key.target)
     if isinstance(target, TableEntry):
-        names = [target.schema.names[place] for place in target.schema.primary_key or ()]
+        names = [target.schema.names[place] for place in target.primary_key]
         require_column_privileges(catalog, target.name, "x", frozenset(key.target_columns or names), span)
 
 

@@ -291,7 +291,7 @@ class RuleChange:
 
     def set_not_null(self, name: str, required: bool) -> None:
         place = self.table.position_of(name)
-        if not required and place in self.table.entry.schema.primary_key:
+        if not required and place in self.table.entry.primary_key:
             raise ProgrammingError(f'column "{name}" is in the primary key', span=self.span)
         columns = list(self.table.entry.schema.columns)
         before = not columns[place].nullable

@@ -158,7 +158,7 @@ def _resolve_foreign_key(entry: TableEntry, key: ForeignKey, catalog: Catalog, s
     itself = key.target.lower() in (entry.name.lower(), plain.lower())
     target = entry if itself else catalog.table(key.target, span)
     columns = _column_names(entry, key.columns, span)
-    wanted = key.target_columns or tuple(target.schema.names[i] for i in target.schema.primary_key)
+    wanted = key.target_columns or tuple(target.schema.names[i] for i in target.primary_key)
     if not wanted:
         raise ProgrammingError(
             f'"{target.name}" has no primary key to refer to', span=span, hint="name its columns"

@@ -1,5 +1,7 @@
 """DROP SCHEMA takes all that is in a schema, and nothing else."""
 
+from pathlib import Path
+
 import pytest
 
 import kpg
@@ -223,3 +225,22 @@ def test_a_column_takes_its_own_foreign_key_and_those_over_an_index_that_include
         assert sqlstate_of(e.value) == "2BP01"
         db.sql("alter table u drop column b cascade; insert into u values (1), (1); insert into w values (7)")
         assert db.query("select count(*) from pg_constraint where contype in ('f', 'u')").fetchall() == [(0,)]
+
+
+def test_a_primary_key_added_under_a_view_is_one_for_foreign_keys(tmp_path: Path) -> None:
+    with kpg.connect(str(tmp_path / "db")) as db:
+        db.sql("create table t (e bigint, a text); create view v as select distinct e as x from t")
+        db.sql("alter table t add primary key (e); create table u (d bigint references t)")
+        with pytest.raises(kpg.IntegrityError, match="u_d_fkey"):
+            db.sql("insert into u values (1)")
+        db.sql("drop view v")
+        with pytest.raises(kpg.ProgrammingError, match='"e" is in the primary key'):
+            db.sql("alter table t alter e drop not null")
+    with kpg.connect(str(tmp_path / "db")) as db:
+        db.sql("create table w (d bigint references t); insert into t values (1); insert into w values (1)")
+        with pytest.raises(kpg.ProgrammingError, match="cannot be dropped: FOREIGN KEY") as e:
+            db.sql("alter table t drop constraint t_pkey")
+        assert sqlstate_of(e.value) == "2BP01"
+        db.sql("alter table t drop constraint t_pkey cascade; alter table t alter e drop not null")
+        with pytest.raises(kpg.ProgrammingError, match='"t" has no primary key'):
+            db.sql("create table x (d bigint references t)")
