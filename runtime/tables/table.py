@@ -11,7 +11,7 @@ variants serve keys whose equal values may be different words, such as 1.5 and 1
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -805,7 +805,23 @@ class Table:
         return changes
 
 
-def null_error(table: "Table", words: Words, column: int, row: int) -> IntegrityError:
+class TableDescription(Protocol):
+    """The properties of a table that an error names."""
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+
+    @property
+    def schema(self) -> Schema:
+        """The table's columns."""
+
+    @property
+    def dictionary(self) -> Dictionary:
+        """The texts of its words."""
+
+
+def null_error(table: TableDescription, words: Words, column: int, row: int) -> IntegrityError:
     """Return the error for a NULL in a required column."""
     name = table.schema.columns[column].name
     key = " of the primary key" if column in table.schema.primary_key else ""
@@ -878,7 +894,7 @@ def _plain_name(name: str) -> str:
 
 
 def _values_text(
-    table: "Table",
+    table: TableDescription,
     words: Words,
     columns: tuple[int, ...],
     row: int,

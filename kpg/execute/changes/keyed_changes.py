@@ -274,6 +274,9 @@ def _apply_upserts(engine: Engine, statements: Sequence[UpsertRow]) -> list[int]
     update = lower_conflict_action(engine, plan.upsert)
     table = engine.table(plan.entry.name)
     words = np.ascontiguousarray(np.array([row.words for row in statements], np.int64).T)
+    columns = enumerate(table.schema.columns)
+    if any(not column.nullable and (words[place] == NULL).any() for place, column in columns):
+        return None
     key = list(table.schema.primary_key)
     count = _distinct_prefix(words[key])
     words = np.ascontiguousarray(words[:, :count])

@@ -19,7 +19,8 @@ from kpg.execute.queries.query_plan import plan_bound
 from kpg.execute.queries.result_rows import expand
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.plan import Mfp
-from kpg.runtime.types import BIGINT, ColumnDef, Schema
+from kpg.runtime.tables.table import null_error
+from kpg.runtime.types import BIGINT, NULL, ColumnDef, Schema
 from kpg.session.base_table import Table
 from kpg.session.engine import Engine
 
@@ -33,6 +34,7 @@ def resolve_conflicts(
     engine: Engine, table: Table, statement: ast.Insert, words: Words
 ) -> tuple[Words, tuple[Words, Words] | None]:
     """Return the rows that ON CONFLICT inserts, and the rowids with their replacements."""
+    check_not_null(table, words)
     keys, rules = _find_arbiters(engine, engine.catalog.table(statement.table, statement.span), statement)
     update = lower_conflict_action(engine, statement)
     _check_snapshot(engine, table, (table.find_unique(key, words[list(key)]) for key in keys))
@@ -48,6 +50,15 @@ def resolve_conflicts(
     if rules:
         words = without_conflicts(rules, words)
     return words, None
+
+
+def check_not_null(table: Table, words: Words) -> None:
+    """Raise IntegrityError for a NULL in a required column of rows, which may conflict and not be stored."""
+    for place, column in enumerate(table.schema.columns):
+        if not column.nullable or place in table.schema.primary_key:
+            absent = np.flatnonzero(words[place] == NULL)
+            if absent.size:
+                raise null_error(table, words, place, int(absent[0]))
 
 
 def _check_snapshot(engine: Engine, table: Table, rowid_arrays: Iterable[Words]) -> None:

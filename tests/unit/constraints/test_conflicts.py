@@ -44,3 +44,22 @@ def test_merge_changes_a_row_once() -> None:
         source = "(values (1, 1), (1, 2)) s (k, v)"
         merge = f"merge into t using {source} on t.k = s.k when matched then update set v = s.v"
         assert outcome(db, merge) == "21000"
+
+
+@pytest.mark.parametrize("action", ["do nothing", "(k) do update set c = true"])
+@pytest.mark.parametrize("partitions", ["", "partition by list (k)"])
+def test_a_conflicting_row_meets_not_null(action: str, partitions: str) -> None:
+    with kpg.connect() as db:
+        db.sql(f"create table t (k int primary key, b text not null, c bool) {partitions}")
+        if partitions:
+            db.sql("create table t1 partition of t default")
+        db.sql("insert into t values (2, 'x', null)")
+        for columns, row in (("k, c", "2, true"), ("k, b, c", "2, null, true"), ("b, c", "'y', true")):
+            text = f"insert into t ({columns}) values ({row}) on conflict {action}"
+            assert outcome(db, text) == "23502", text
+        with db.session() as session, pytest.raises(kpg.IntegrityError) as caught:
+            session.sql(f"insert into t values ($1, $2, $3) on conflict {action}", [2, None, True])
+        assert sqlstate_of(caught.value) == "23502"
+        assert db.query("select * from t").fetchall() == [(2, "x", None)]
+        db.sql("alter table t alter b drop not null")
+        assert outcome(db, f"insert into t (k, c) values (2, true) on conflict {action}") == "00000"
