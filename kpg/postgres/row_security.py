@@ -199,7 +199,7 @@ def rename_column_in_policies(catalog: Catalog, table: str, old: str, new: str, 
 
 
 def check_new_rows(write: Write, words: Words) -> Words:
-    """Return new rows; PrivilegeError if one violates a policy. Loads are not subject to policies."""
+    """Return new rows; PrivilegeError if one violates a policy. Loads and referential actions need none."""
     engine, statement = write.engine, write.statement
     if statement is None or not words.shape[1]:
         return words

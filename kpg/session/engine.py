@@ -90,6 +90,8 @@ else:
 
 
 Words = NDArray[np.int64]
+ACTION_CHECKS: Final[list[Callable[["Engine", Table, Words], Words]]] = []
+"""Pass the rows of referential actions through the pipelines, whose layer is above this one."""
 
 
 class OpenPortal(NamedTuple):
@@ -826,6 +828,12 @@ class Engine:
                 f"{operation} inside a transaction is not supported",
                 hint="run it before or after the transaction",
             )
+
+    def check_action_rows(self, table: str, words: Words) -> Words:
+        """Return the rows that a referential action writes to a table after its pipeline."""
+        for check in ACTION_CHECKS:
+            words = check(self, self.tables.by_name[table], words)
+        return words
 
     def check_can_define(self, operation: str) -> None:
         """Raise an error unless the catalog may change now."""

@@ -66,6 +66,9 @@ class TablesHost(Protocol):
     def extras(self) -> dict[str, object]:
         """Other values that the log records, by name."""
 
+    def check_action_rows(self, table: str, words: "Words") -> "Words":
+        """Return the rows that a referential action writes to a table after its pipeline."""
+
     def check_can_define(self, operation: str) -> None:
         """Raise an error unless the catalog may change now."""
 
@@ -106,7 +109,9 @@ class Tables:
     def foreign_keys(self) -> "References":
         """Foreign keys, perhaps none."""
         if self.references is None:
-            self.references = foreign_keys.References(self._executor, self.by_name.__getitem__)
+            self.references = foreign_keys.References(
+                self._executor, self.by_name.__getitem__, self._engine.check_action_rows
+            )
         return self.references
 
     def create(

@@ -59,15 +59,22 @@ class WritableTable(Protocol):
 
     def delete(self, rowids: Words) -> None: ...
 
-    def update(self, rowids: Words, words: Words) -> Words: ...
+    def update(self, rowids: Words, words: Words, *, completed: bool = False) -> Words: ...
 
 
 class References:
     """The foreign keys of a database, and their pending checks."""
 
-    def __init__(self, executor: Executor, table: Callable[[str], WritableTable]) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        table: Callable[[str], WritableTable],
+        check_rows: Callable[[str, Words], Words],
+    ) -> None:
+        """``check_rows`` returns the rows that an action writes to a table after the table's pipeline."""
         self._executor = executor
         self._table = table
+        self._check_rows = check_rows
         self._outgoing: dict[str, list[Link]] = {}
         self._incoming: dict[str, list[Link]] = {}
         self.inserts: list[NewReferences | LoadedReferences] = []
@@ -264,7 +271,8 @@ class References:
             words[columns] = (
                 NULL if action == "SET NULL" else self._defaults(link.table, tuple(columns), words.shape[1])
             )
-        rowids = table.update(rowids, words)
+        words = self._check_rows(link.table, words)
+        rowids = table.update(rowids, words, completed=True)
         if action == "SET DEFAULT":
             # The default may equal the removed key: then the update records no change to check.
             self.inserts.append(NewReferences(link, rowids, words[list(link.columns)]))

@@ -1,7 +1,7 @@
 """Table pipeline: the stages that the rows of a table pass before they are applied.
 
-Every way in for a row makes ``Changes``: rowids, and columns of words. INSERT, UPDATE, MERGE, upserts, COPY
-and loads run the same stages on new rows, in this order:
+Every way in for a row makes ``Changes``: rowids, and columns of words. INSERT, UPDATE, MERGE, upserts, COPY,
+loads and referential actions run the same stages on new rows, in this order:
 
 1. ``lengths``: texts fit their columns.
 2. ``generated columns``.
@@ -33,14 +33,17 @@ from kpg.runtime.values.arrays import fit_elements
 from kpg.runtime.values.codec import codec_of
 from kpg.runtime.values.words import UnrepresentableValue
 from kpg.session.base_table import Changes, Table
-from kpg.session.engine import Engine
+from kpg.session.engine import ACTION_CHECKS, Engine
 
 Words = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A write of rows to a table, by a statement, or by a load if that is None."""
+    """A write of rows to a table by a statement.
+
+    Without a statement, an INSERT is by a load, and an UPDATE by a referential action of a foreign key.
+    """
 
     engine: Engine
     table: Table
@@ -155,6 +158,14 @@ def load_changes(engine: Engine, table: Table, words: Words) -> Changes:
     return Changes(table, inserted=words)
 
 
+def check_action_rows(engine: Engine, table: Table, words: Words) -> Words:
+    """Return the rows that a referential action updates after all stages. Row policies do not apply."""
+    return pipeline_of(engine, table).check_new_rows(Write(engine, table, None, "UPDATE"), words)
+
+
+ACTION_CHECKS.append(check_action_rows)
+
+
 def load_rows(engine: Engine, table: Table, words: Words) -> int:
     """Append complete rows of a bulk load, and return their number."""
     changes = load_changes(engine, table, words)
@@ -170,7 +181,8 @@ def load_rules(engine: Engine, table: Table) -> LoadRules | None:
 
 def _check_lengths(write: Write, words: Words) -> Words:
     # The encoders of loads have checked them.
-    return words if write.statement is None else fit_lengths(words, write.table)
+    is_load = write.statement is None and write.command == "INSERT"
+    return words if is_load else fit_lengths(words, write.table)
 
 
 def _complete(write: Write, words: Words) -> Words:

@@ -7,6 +7,7 @@ import pytest
 
 import kpg
 from kpg.api.database import Database
+from kpg.postgres.sqlstate import sqlstate_of
 
 FAMILY = """
     CREATE TABLE parent (id INT PRIMARY KEY, code TEXT UNIQUE);
@@ -143,3 +144,28 @@ def test_many_children_of_few_parents(db: Database) -> None:
         db.sql("BEGIN; DELETE FROM c WHERE p IS NULL; INSERT INTO c VALUES (1, 3); COMMIT")
     db.sql("ROLLBACK; DELETE FROM p")
     assert list(db.query("SELECT p, count(*) FROM c GROUP BY p")) == [(None, 5000)]
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "state"),
+    [
+        ("k varchar(2) references p on update cascade", "update p set k = 'abc' where k = 'a'", "22001"),
+        ("k char(2) references p on update cascade", "update p set k = 'abc' where k = 'a'", "22001"),
+        ("k varchar(2) references p on update cascade", "update p set k = 'b   ' where k = 'a'", "23503"),
+        ("k varchar(2) default 'long' references p on delete set default", "delete from p", "22001"),
+        ("k varchar(2) default 'long' references p on update set default", "update p set k = 'z'", "22001"),
+    ],
+)
+def test_an_action_stores_texts_that_fit(column: str, change: str, state: str) -> None:
+    with kpg.connect() as db:
+        db.sql(f"create table p (k varchar(6) primary key); create table c (id int, {column})")
+        db.sql("insert into p values ('a'); insert into c values (1, 'a')")
+        with pytest.raises(kpg.Error) as caught:
+            db.sql(change)
+        assert sqlstate_of(caught.value) == state
+        assert rows_of(db, "select k from p") == [("a",)]
+        assert [k.strip() for (k,) in rows_of(db, "select k from c")] == ["a"]
+
+
+def rows_of(db: Database, text: str) -> list[tuple[str]]:
+    return [(k,) for (k,) in db.query(text).fetchall()]

@@ -494,6 +494,13 @@ def test_a_stage_of_an_extension_sees_the_rows_of_every_way(
                     way(db, "t", {"k": 1, "v": 13, "w": 0}, tmp_path)
                 way(db, "t", {"k": 1, "v": 3, "w": 0}, tmp_path)
                 assert (1, 3, 6) in db.query("select * from t").fetchall(), (group, name)
+        db.sql("delete from t; create table p (v int primary key); insert into p values (3)")
+        db.sql("alter table t add foreign key (v) references p on update cascade")
+        db.sql("insert into t values (1, 3, 0)")
+        with pytest.raises(kpg.IntegrityError, match="UPDATE of an unlucky row"):
+            db.sql("update p set v = 13")
+        db.sql("update p set v = 4")
+        assert db.query("select * from t").fetchall() == [(1, 4, 8)]
 
 
 FOLLOWED: list[tuple[str, str | None, str | None]] = [
