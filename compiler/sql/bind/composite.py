@@ -11,7 +11,15 @@ from typing import Final
 
 from sqlglot import exp
 
-from kpg.compiler.sql.bind.calls import call, coerce, coerce_at, coerce_to_common, default_to_text
+from kpg.compiler.sql.bind.calls import (
+    call,
+    check_length,
+    coerce,
+    coerce_at,
+    coerce_to_common,
+    default_to_text,
+    without_length_limit,
+)
 from kpg.compiler.sql.bind.functions import COMPARISONS
 from kpg.compiler.sql.bind.literals import default_fields_to_text, loose_type
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
@@ -393,11 +401,10 @@ def _bind_bound(binding: Binding, scope: Scope, node: exp.Expr | None) -> Scalar
 
 
 def _coerce_element(binding: Binding, value: Scalar, type_: Type, node: exp.Expr) -> Scalar:
-    if value.type == UNKNOWN:
-        return coerce_at(binding, value, type_, node)
-    if value.type != type_ and not is_castable(value.type, type_):
+    if value.type not in (UNKNOWN, type_) and not is_castable(value.type, type_):
         binding.fail(f"{type_} is assigned a value of {value.type}", node, "add a CAST")
-    return coerce(value, type_)
+    unlimited = without_length_limit(type_, value.type)
+    return check_length(coerce_at(binding, value, unlimited, node), type_)
 
 
 def _replace_field(binding: Binding, row: Scalar, field: exp.Identifier, value: Scalar) -> Scalar:

@@ -34,7 +34,7 @@ from kpg.runtime.errors import Error
 from kpg.runtime.gc_pause import LazyModule
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
-from kpg.runtime.types import NULL, Type
+from kpg.runtime.types import BIT_KINDS, NULL, Type
 from kpg.runtime.values.styles import CURRENT_STYLE, DEFAULT_STYLE
 from kpg.session.base_table import Changes, Table
 from kpg.session.engine import CacheKind, Engine, is_unpartitioned
@@ -233,6 +233,9 @@ def _make_layout(
     filled_columns = tuple(places[cell] for cell in cells)
     if not all(_accepts_value(entry.constraints.rule(place), statement) for place in filled_columns):
         return None
+    filled_types = [columns[place].type for place in filled_columns]
+    if any(type_.kind in BIT_KINDS and type_.precision for type_ in filled_types):
+        return None  # their lengths are checked where constants are bound
     rest = [place for place in range(len(columns)) if place not in filled_columns]
     missing: dict[int, StoredValue] = dict.fromkeys(rest)
     if entry.constraints.rules and rest:

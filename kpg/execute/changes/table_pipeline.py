@@ -256,7 +256,8 @@ def _too_long(text: str, column: ColumnDef, table: Table) -> DataError:
     error = DataError(
         f"value '{text}' is too long for column {column.name} {column.type} of table {table.name}"
     )
-    error.sqlstate = "22001"
+    is_bit_array = column.type.kind is Kind.ARRAY and column.type.parts[0].kind is Kind.BIT
+    error.sqlstate = "22026" if is_bit_array else "22001"
     return error
 
 

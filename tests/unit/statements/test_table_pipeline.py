@@ -448,11 +448,45 @@ def test_an_assignment_never_truncates(column: str, source: str, fitting: str, l
             db.sql(f"create table s (k int, v {source}); insert into s values (1, '{long}')")
             with pytest.raises(kpg.DataError) as caught:
                 db.sql(text)
-            assert sqlstate_of(caught.value) == "22001"
+            assert sqlstate_of(caught.value) == ("22026" if column == "bit(3)" else "22001")
             assert db.query("select * from t").fetchall() == [(0, None)]
             if fitting and text in OF_A_TABLE:
                 db.sql(f"update s set v = '{fitting}'; {text}")
                 assert (fitting[:3],) in db.query("select v from t").fetchall(), text
+
+
+@pytest.mark.parametrize(
+    ("element", "value", "state"),
+    [
+        ("bit(2)", "b'111'", "22026"),
+        ("bit(2)", "b'1'", "22026"),
+        ("bit(2)", "'1'::bit(1)", "22026"),
+        ("bit varying(2)", "b'111'", "22001"),
+        ("varchar(2)", "'111'::text", "22001"),
+        ("char(2)", "'111'", "22001"),
+    ],
+)
+def test_a_part_is_assigned_without_truncation(element: str, value: str, state: str) -> None:
+    with kpg.connect() as db:
+        db.sql(f"create table t (a {element}[]); insert into t values ('{{10}}')")
+        for assigned in (f"a[1] = {value}", f"a[1:1] = array[{value}]", f"a = array[{value}]"):
+            with pytest.raises(kpg.DataError) as caught:
+                db.sql(f"update t set {assigned}")
+            assert sqlstate_of(caught.value) == state, assigned
+        assert db.query("select a from t").fetchall() == [(["10"],)]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "state"), [("bit(2)", "1", "22026"), ("bit varying(2)", "111", "22001")]
+)
+def test_a_constant_bit_string_is_not_truncated(column: str, value: str, state: str) -> None:
+    with kpg.connect() as db:
+        db.sql(f"create table t (k int primary key, b {column}); insert into t values (1, '10')")
+        for rows in (f"(2, '{value}')", f"(2, '11'), (3, '{value}')"):
+            with pytest.raises(kpg.DataError) as caught:
+                db.sql(f"insert into t values {rows}")
+            assert sqlstate_of(caught.value) == state
+        assert db.query("select * from t").fetchall() == [(1, "10")]
 
 
 def test_a_check_option_applies_to_the_rows_that_are_stored() -> None:
