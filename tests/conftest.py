@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A tier does not import files of which it runs no test."""
+    """Leave out files of which the tier runs no test: they are not imported."""
     asked = (config.invocation_params.dir / argument.partition("::")[0] for argument in config.args)
     if not (found := tiers.left_out(collection_path, config.option.markexpr)):
         return None

@@ -18,7 +18,7 @@ SHORT = 24
 """Runs up to this length are sorted by insertion."""
 
 FEW = 48
-"""Up to so many rows, :func:`consolidate_few` is the one to call."""
+"""Most rows for which :func:`consolidate_few` is the one to call."""
 
 PERMUTED = 0
 SORTED = 1

@@ -246,7 +246,7 @@ class Worker:
     reads_pending: Final = True
     """Whether pending changes of tables are read."""
     as_of_epoch: Final = None
-    """Epoch as of which plans read tables: the current one."""
+    """Epoch at which plans read tables: the current one."""
 
     @property
     def is_restoring(self) -> bool:
